@@ -28,31 +28,17 @@ import { PAGE_SEARCH_MS } from "./http/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
 import { createApiMetrics } from "./http/createApiMetrics.ts";
 
-/** Opens all pools, so that no kind of work uses up the connections of another. */
-const openConnections = async (config: Config) => {
-  const pools = {
-    db: await openDatabase(config),
-    reads: await openReads(config),
-    lists: await openLists(config),
-    healthChecks: await openHealthConnection(config),
-  };
-  return {
-    ...pools,
-    bulkLists: createBulkPool(pools.lists, pools.db),
-    end: async (): Promise<void> => {
-      await Promise.all(Object.values(pools).map((pool) => pool.end()));
-    },
-  };
-};
-
 /** Returns secrets that are separated by commas, or null if there are none. */
 const secretsOf = (given: string | undefined): readonly string[] | null =>
   given?.split(",") ?? null;
 
 /** Creates what the API process creates once. */
 export const openApiContext = async (config: Config, logger: Logger) => {
-  const connections = await openConnections(config);
-  const { db, reads, lists, bulkLists, healthChecks } = connections;
+  // A pool for each kind of work, so that none uses up the connections of another.
+  const db = await openDatabase(config);
+  const reads = await openReads(config);
+  const lists = await openLists(config);
+  const healthChecks = await openHealthConnection(config);
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock };
   const listGate = createListGate();
@@ -80,18 +66,16 @@ export const openApiContext = async (config: Config, logger: Logger) => {
     ...context,
     logger,
     observe: metrics.observeRequest,
-    /** Limits the requests of endpoints that have `requestsPerSecond`. */
     takePermit: ((bucket, limit) => takePermit(db, bucket, limit)) satisfies TakePermit,
     /** How many proxies of our own a request passes. */
     trustedProxies: config.TRUSTED_PROXIES,
-    /** Whether spans of requests are recorded. */
     isTraced: config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined,
     readReadiness: health.read,
     /** Connections for queries that may read many records. */
     reads,
     lists,
     /** The same for whole lists, which yield to recording. */
-    bulkLists,
+    bulkLists: createBulkPool(lists, db),
     streaming: {
       gate: listGate,
       writeTimeoutMs: WRITE_TIMEOUT_MS,
@@ -123,24 +107,11 @@ export const openApiContext = async (config: Config, logger: Logger) => {
     end: async (): Promise<void> => {
       await Promise.all([writer.drain(), storeWriter.drain()]);
       health.end();
-      await connections.end();
+      await Promise.all([db, reads, lists, healthChecks].map((pool) => pool.end()));
     },
   };
 };
 
 export type ApiContext = Awaited<ReturnType<typeof openApiContext>>;
 
-/** What the apps of the interfaces use. */
 export type AppContext = Omit<ApiContext, "metrics" | "health" | "servers" | "end">;
-
-/** What the organizations' interface needs. */
-export type StandaloneContext = Omit<AppContext, "storeWriter" | "platformSecrets">;
-
-/** What the store-platform interface needs. */
-export type StoreAppContext = Omit<
-  AppContext,
-  "lists" | "writer" | "documentBaseUrl" | "plantingCallbackSecrets" | "readStripeWebhook"
->;
-
-/** What both interfaces need. */
-export type HttpContext = Pick<StandaloneContext, keyof StandaloneContext & keyof StoreAppContext>;

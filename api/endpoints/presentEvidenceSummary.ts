@@ -3,48 +3,44 @@ import { UNKNOWN_COUNTRY } from "../../modules/planting/fact.rules.ts";
 import { projectImpact } from "../../modules/planting/impactFactors.rules.ts";
 import type { Summary } from "../../modules/planting/summary.sql.ts";
 import { absoluteUrl } from "./presentTreeEvidence.ts";
+import { responseObject, wholeNumber } from "../http/parseRequest.ts";
 
-const wholeNumber = z.int().min(0);
+const totals = responseObject("EvidenceTotals", {
+  total_trees: wholeNumber().describe("Registered trees, without refunded ones."),
+  trees_planted: wholeNumber().describe("Registered trees that a partner reports as planted."),
+  trees_planted_simulated: wholeNumber().describe(
+    "How many of trees_planted are simulated, which are planted nowhere: all or none.",
+  ),
+  carbon_offset_tons: z
+    .number()
+    .min(0)
+    .describe("Metric tons of CO2 that the planted trees are projected to store for life."),
+  area_restored_hectares: z
+    .number()
+    .min(0)
+    .describe("Hectares that the planted trees are projected to cover."),
+  countries: z.array(z.string()),
+});
 
-const totals = z
-  .strictObject({
-    total_trees: wholeNumber.meta({ description: "Registered trees, without refunded ones." }),
-    trees_planted: wholeNumber.meta({
-      description: "Registered trees that a partner reports as planted.",
-    }),
-    trees_planted_simulated: wholeNumber.meta({
-      description:
-        "How many of trees_planted are simulated, which are planted nowhere: all or none.",
-    }),
-    carbon_offset_tons: z.number().min(0).meta({
-      description: "Metric tons of CO2 that the planted trees are projected to store for life.",
-    }),
-    area_restored_hectares: z.number().min(0).meta({
-      description: "Hectares that the planted trees are projected to cover.",
-    }),
-    countries: z.array(z.string()),
-  })
-  .meta({ id: "EvidenceTotals" });
+const regionEvidence = responseObject("RegionEvidence", {
+  id: z.string(),
+  type: z.string(),
+  url: z.string(),
+  date: z.string(),
+});
 
-const regionEvidence = z
-  .strictObject({ id: z.string(), type: z.string(), url: z.string(), date: z.string() })
-  .meta({ id: "RegionEvidence" });
+const evidenceRegion = responseObject("EvidenceRegion", {
+  id: z.string(),
+  name: z.string(),
+  country: z.string(),
+  simulated: z.boolean().describe("Whether the region's trees are simulated."),
+  evidence: z.array(regionEvidence),
+});
 
-const evidenceRegion = z
-  .strictObject({
-    id: z.string(),
-    name: z.string(),
-    country: z.string(),
-    simulated: z.boolean().meta({
-      description: "Whether the region's trees are simulated.",
-    }),
-    evidence: z.array(regionEvidence),
-  })
-  .meta({ id: "EvidenceRegion" });
-
-export const evidenceSummary = z
-  .strictObject({ summary: totals, regions: z.array(evidenceRegion) })
-  .meta({ id: "EvidenceSummary" });
+export const evidenceSummary = responseObject("EvidenceSummary", {
+  summary: totals,
+  regions: z.array(evidenceRegion),
+});
 
 /** Returns a region's id: its name in lower-case letters of any script with their marks, digits and dashes. */
 const regionId = (country: string, region: string): string =>

@@ -3,106 +3,90 @@ import { MILESTONE_EVENTS, EVIDENCE_STAGES } from "../../modules/planting/timeli
 import { hash } from "node:crypto";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { RequestContext } from "../http/requestContext.ts";
+import { responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 
 /*
  * The tree evidence record of both interfaces. Coordinates are numbers except in planted_and_verified, where the contract
  * has strings.
  */
 
-const wholeNumber = z.int().min(0);
+const registered = responseObject("RegisteredEvidence", {
+  tree_id: z.string(),
+  record_id: z.string(),
+  registered_at: z.string(),
+  count: z.int().min(1),
+  fractional_count: z.number().min(0),
+  attribution: z.string(),
+});
 
-const registered = z
-  .strictObject({
-    tree_id: z.string(),
-    record_id: z.string(),
-    registered_at: z.string(),
-    count: z.int().min(1),
-    fractional_count: z.number().min(0),
-    attribution: z.string(),
-  })
-  .meta({ id: "RegisteredEvidence" });
+const fundsDistributed = responseObject("FundsDistributedEvidence", {
+  partner: z.string(),
+  order_id: wholeNumber(),
+  order_public_id: z.string(),
+  tree_order_id: wholeNumber(),
+  tree_order_public_id: z.string(),
+  tree_amount: wholeNumber(),
+  buyer_name: z.string(),
+});
 
-const fundsDistributed = z
-  .strictObject({
-    partner: z.string(),
-    order_id: wholeNumber,
-    order_public_id: z.string(),
-    tree_order_id: wholeNumber,
-    tree_order_public_id: z.string(),
-    tree_amount: wholeNumber,
-    buyer_name: z.string(),
-  })
-  .meta({ id: "FundsDistributedEvidence" });
-
-const allocation = z
-  .strictObject({
-    allocation_id: wholeNumber,
-    date_allocated: z.string(),
-    planting_site: z
-      .strictObject({
-        id: wholeNumber,
-        name: z.string(),
-        subsite_name: z.string(),
-        organization_name: z.string(),
-        latitude: z.number(),
-        longitude: z.number(),
-        main_image: z.string(),
-      })
-      .meta({ id: "PlantingSite" }),
-    crew: z
-      .strictObject({
-        leader: z.string(),
-        style: z.string(),
-        total_members: wholeNumber,
-        women_members: wholeNumber,
-      })
-      .meta({ id: "PlantingCrew" }),
-  })
-  .meta({ id: "Allocation" });
-
-const media = z
-  .strictObject({
-    id: z.string(),
-    type: z.string(),
-    url: z.string(),
-    thumbnail_url: z.string(),
-    latitude: z.number(),
-    longitude: z.number(),
-  })
-  .meta({ id: "PlantingMedium" });
-
-const allocated = z
-  .strictObject({ partner: z.string(), allocations: z.array(allocation) })
-  .meta({ id: "AllocatedEvidence" });
-
-const planted = z
-  .strictObject({
-    partner: z.string(),
-    date_planted: z.string(),
-    media: z.array(media),
-  })
-  .meta({ id: "PlantedEvidence" });
-
-const plantedAndVerified = z
-  .strictObject({
-    partner: z.string(),
-    planting_site_name: z.string(),
+const allocation = responseObject("Allocation", {
+  allocation_id: wholeNumber(),
+  date_allocated: z.string(),
+  planting_site: responseObject("PlantingSite", {
+    id: wholeNumber(),
+    name: z.string(),
     subsite_name: z.string(),
     organization_name: z.string(),
-    assessor_name: z.string(),
-    verifier: z.string(),
-    date_verified: z.string(),
-    session_total_planted: wholeNumber,
-    species: z.array(z.string()),
-    image_url: z.string(),
-    allocation_id: wholeNumber,
-    field_update_id: wholeNumber,
-    planting_session_id: wholeNumber,
-    latitude: z.string(),
-    longitude: z.string(),
-    photos: z.array(z.string()),
-  })
-  .meta({ id: "PlantedAndVerifiedEvidence" });
+    latitude: z.number(),
+    longitude: z.number(),
+    main_image: z.string(),
+  }),
+  crew: responseObject("PlantingCrew", {
+    leader: z.string(),
+    style: z.string(),
+    total_members: wholeNumber(),
+    women_members: wholeNumber(),
+  }),
+});
+
+const media = responseObject("PlantingMedium", {
+  id: z.string(),
+  type: z.string(),
+  url: z.string(),
+  thumbnail_url: z.string(),
+  latitude: z.number(),
+  longitude: z.number(),
+});
+
+const allocated = responseObject("AllocatedEvidence", {
+  partner: z.string(),
+  allocations: z.array(allocation),
+});
+
+const planted = responseObject("PlantedEvidence", {
+  partner: z.string(),
+  date_planted: z.string(),
+  media: z.array(media),
+});
+
+const plantedAndVerified = responseObject("PlantedAndVerifiedEvidence", {
+  partner: z.string(),
+  planting_site_name: z.string(),
+  subsite_name: z.string(),
+  organization_name: z.string(),
+  assessor_name: z.string(),
+  verifier: z.string(),
+  date_verified: z.string(),
+  session_total_planted: wholeNumber(),
+  species: z.array(z.string()),
+  image_url: z.string(),
+  allocation_id: wholeNumber(),
+  field_update_id: wholeNumber(),
+  planting_session_id: wholeNumber(),
+  latitude: z.string(),
+  longitude: z.string(),
+  photos: z.array(z.string()),
+});
 
 const milestoneEvidence = z
   .union([registered, fundsDistributed, allocated, planted, plantedAndVerified])
@@ -125,35 +109,32 @@ const milestone = z
   });
 export type PresentedMilestone = z.output<typeof milestone>;
 
-export const treeEvidence = z
-  .strictObject({
-    tree_id: z.string(),
-    record_id: z.string(),
-    impact_type: z.literal("trees"),
-    impact_provider: z.string(),
-    imported_from: z.string().optional().meta({
-      description:
-        "The system that showed this evidence before the records were imported. Absent if the evidence was recorded here.",
-    }),
-    simulated: z.boolean().meta({
-      description:
-        "True if no trees are planted for this evidence: test keys, the simulated planting partner and evidence_stage.",
-    }),
-    status: z.enum(MILESTONE_EVENTS),
-    refunded: z.boolean().meta({ description: "True after the first refund, even a partial one." }),
-    refunded_count: wholeNumber.meta({ description: "Refunded units of the registration." }),
-    provider_meta: z
-      .strictObject({
-        order_id: wholeNumber.optional(),
-        public_id: z.string().optional(),
-        allocation_id: wholeNumber.optional(),
-        field_update_id: wholeNumber.optional(),
-        planting_session_id: wholeNumber.optional(),
-      })
-      .meta({ id: "ProviderMeta" }),
-    timeline: z.array(milestone),
-  })
-  .meta({ id: "TreeEvidence" });
+export const treeEvidence = responseObject("TreeEvidence", {
+  tree_id: z.string(),
+  record_id: z.string(),
+  impact_type: z.literal("trees"),
+  impact_provider: z.string(),
+  imported_from: optional(
+    z.string(),
+    "The system that showed this evidence before the records were imported. Absent if the evidence was recorded here.",
+  ),
+  simulated: z
+    .boolean()
+    .describe(
+      "True if no trees are planted for this evidence: test keys, the simulated planting partner and evidence_stage.",
+    ),
+  status: z.enum(MILESTONE_EVENTS),
+  refunded: z.boolean().describe("True after the first refund, even a partial one."),
+  refunded_count: wholeNumber().describe("Refunded units of the registration."),
+  provider_meta: responseObject("ProviderMeta", {
+    order_id: wholeNumber().optional(),
+    public_id: z.string().optional(),
+    allocation_id: wholeNumber().optional(),
+    field_update_id: wholeNumber().optional(),
+    planting_session_id: wholeNumber().optional(),
+  }),
+  timeline: z.array(milestone),
+});
 export type PresentedTreeEvidence = z.output<typeof treeEvidence>;
 
 /*

@@ -23,11 +23,10 @@ import {
   presentEndpoint,
   storedTypes,
 } from "../../modules/events/presentWebhooks.ts";
-import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { AccountType } from "../../modules/records/owner.rules.ts";
-import type { HttpContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint, KeyDefinition } from "../http/endpoint.ts";
+import type { Definition, Endpoint } from "../http/endpoint.ts";
 import {
   findWrongKey,
   markReplay,
@@ -45,8 +44,6 @@ type WebhookInterface = {
   readonly prefix: string;
 };
 
-type WebhookHttpContext = Pick<HttpContext, "db" | "clock" | "reads" | "webhookSettings">;
-
 const TAG = "webhooks";
 
 /** A request about one webhook endpoint of the caller, which the path names. */
@@ -54,18 +51,16 @@ type Operation<
   Query extends z.ZodType,
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
-> = Omit<Description, "tag"> & {
-  readonly schemas: KeyDefinition<Query, Body, ResponseBody, unknown>["schemas"];
-  readonly example?: z.input<Body>;
+> = Omit<Definition<Query, Body, ResponseBody, unknown>, "tag" | "handle"> & {
   readonly handle: (
     endpoint: WebhookEndpoint,
-    request: Parameters<KeyDefinition<Query, Body, ResponseBody, unknown>["handle"]>[0],
+    request: Parameters<Definition<Query, Body, ResponseBody, unknown>["handle"]>[0],
   ) => Promise<z.output<ResponseBody>>;
 };
 
 /** Returns what defines such requests. */
 const createDefine =
-  ({ db }: WebhookHttpContext, { accountType, prefix }: WebhookInterface) =>
+  ({ db }: AppContext, { accountType, prefix }: WebhookInterface) =>
   <
     ResponseBody extends z.ZodType,
     Body extends z.ZodType = z.ZodType,
@@ -73,106 +68,72 @@ const createDefine =
   >(
     method: Endpoint["method"],
     path: string,
-    {
-      schemas: given,
-      example,
-      handle,
-      errors = [],
-      ...described
-    }: Operation<Query, Body, ResponseBody>,
+    { handle, errors = [], ...definition }: Operation<Query, Body, ResponseBody>,
   ): Endpoint =>
-    keyEndpoint<Body, ResponseBody, Query>({
-      method,
-      path: `${prefix}/webhook_endpoints/:id${path}`,
-      description: {
-        ...described,
-        tag: TAG,
-        pathParameters: { id: "The id of the endpoint." },
-        errors: [
-          [
-            "record_not_found",
-            `The ${accountType} has no such endpoint or event in the key's mode.`,
-          ],
-          ...errors,
-        ],
-      },
-      schemas: given,
-      ...(example && { example }),
+    keyEndpoint<Body, ResponseBody, Query>(method, `${prefix}/webhook_endpoints/:id${path}`, {
+      ...definition,
+      tag: TAG,
+      pathParameters: { id: "The id of the endpoint." },
+      errors: [
+        ["record_not_found", `The ${accountType} has no such endpoint or event in the key's mode.`],
+        ...errors,
+      ],
       handle: async (request) => {
         const id = pathParameter(request.ctx, "id");
-        return handle(await getWebhookEndpoint(db, id, accountModeOf(request.caller)), request);
+        return handle(await getWebhookEndpoint(db, id, request.owner), request);
       },
     });
 
 const allEndpoints = (
-  context: WebhookHttpContext,
+  context: AppContext,
   { accountType, prefix }: WebhookInterface,
 ): readonly Endpoint[] => [
-  keyEndpoint({
-    method: "post",
-    path: `${prefix}/webhook_endpoints`,
+  keyEndpoint("post", `${prefix}/webhook_endpoints`, {
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
-    description: {
-      operationId: "createWebhookEndpoint",
-      tag: TAG,
-      summary: "Create a webhook endpoint",
-      callback: schemas.messageCallback(accountType),
-      details:
-        `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
-        `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode.`,
-      requestHeaders: {
-        "Idempotency-Key": {
-          description: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
-          maxLength: SHORT_TEXT_LENGTH,
-        },
-      },
-      responseHeaders: REPLAY_HEADER,
-      errors: [
-        [
-          "request_invalid",
-          "The body has a missing or malformed field; the message names it. Or the " +
-            `${accountType} has ${MAXIMUM_ENDPOINTS} endpoints.`,
-        ],
+    operationId: "createWebhookEndpoint",
+    tag: TAG,
+    summary: "Create a webhook endpoint",
+    callback: schemas.messageCallback(accountType),
+    details:
+      `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
+      `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode.`,
+    idempotencyKey: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
+    responseHeaders: REPLAY_HEADER,
+    errors: [
+      [
+        "request_invalid",
+        "The body has a missing or malformed field; the message names it. Or the " +
+          `${accountType} has ${MAXIMUM_ENDPOINTS} endpoints.`,
       ],
-    },
+    ],
     schemas: { body: schemas.createBody(accountType), response: schemas.newEndpointSchema },
     example: {
       url: "https://shop.example/impact-events",
       types: [...schemas.TYPES_EXAMPLE[accountType]],
     },
-    handle: async ({ ctx, caller, body }) => {
-      const created = await createWebhookEndpoint(
-        { ...context, actor: null },
-        accountModeOf(caller),
-        {
-          url: body.url,
-          types: storedTypes(body.types ?? [ALL_TYPES]),
-          description: body.description ?? "",
-          idempotencyKey: readIdempotencyKey(ctx),
-        },
-      );
+    handle: async ({ ctx, owner, body }) => {
+      const created = await createWebhookEndpoint({ ...context, actor: null }, owner, {
+        url: body.url,
+        types: storedTypes(body.types ?? [ALL_TYPES]),
+        description: body.description ?? "",
+        idempotencyKey: readIdempotencyKey(ctx),
+      });
       markReplay(ctx, created);
       return { ...presentEndpoint(created.endpoint), secret: created.endpoint.secret };
     },
   }),
-  keyEndpoint({
-    method: "get",
-    path: `${prefix}/webhook_endpoints`,
-    description: {
-      operationId: "listWebhookEndpoints",
-      tag: TAG,
-      summary: "List webhook endpoints",
-    },
+  keyEndpoint("get", `${prefix}/webhook_endpoints`, {
+    operationId: "listWebhookEndpoints",
+    tag: TAG,
+    summary: "List webhook endpoints",
     schemas: { response: schemas.endpointListSchema },
-    handle: async ({ caller }) => ({
-      webhook_endpoints: (await listEndpoints(context.db, accountModeOf(caller))).map(
-        presentEndpoint,
-      ),
+    handle: async ({ owner }) => ({
+      webhook_endpoints: (await listEndpoints(context.db, owner)).map(presentEndpoint),
     }),
   }),
 ];
 
-const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readonly Endpoint[] => {
+const ownEndpoints = (context: AppContext, on: WebhookInterface): readonly Endpoint[] => {
   const define = createDefine(context, on);
   const change = { ...context, actor: null };
   return [
@@ -220,10 +181,7 @@ const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readon
   ];
 };
 
-const deliveryEndpoints = (
-  context: WebhookHttpContext,
-  on: WebhookInterface,
-): readonly Endpoint[] => {
+const deliveryEndpoints = (context: AppContext, on: WebhookInterface): readonly Endpoint[] => {
   const define = createDefine(context, on);
   const change = { ...context, actor: null };
   return [
@@ -265,10 +223,7 @@ const deliveryEndpoints = (
 };
 
 /** The requests that manage where the events of an organization or a store are sent, and what was sent. */
-export const webhookEndpoints = (
-  context: WebhookHttpContext,
-  on: WebhookInterface,
-): readonly Endpoint[] =>
+export const webhookEndpoints = (context: AppContext, on: WebhookInterface): readonly Endpoint[] =>
   [allEndpoints, ownEndpoints, deliveryEndpoints].flatMap((endpointsOf) =>
     endpointsOf(context, on),
   );

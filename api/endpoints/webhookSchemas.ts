@@ -16,7 +16,13 @@ import {
 import type { WebhookType } from "../../modules/events/webhooks.rules.ts";
 import type { Callback } from "../http/endpoint.ts";
 import { defaultedLimit } from "../http/listPages.ts";
-import { bodyObject, queryObject } from "../http/parseRequest.ts";
+import {
+  bodyObject,
+  queryObject,
+  responseObject,
+  optional,
+  wholeNumber,
+} from "../http/parseRequest.ts";
 
 /** What each type of event says, in the feed and in webhooks. */
 export const EVENT_MEANINGS = {
@@ -92,13 +98,11 @@ export const updateBody = (accountType: AccountType) => {
   return bodyObject({
     url: url.optional(),
     ...others,
-    status: oneOf(["enabled", "disabled"])
-      .optional()
-      .meta({
-        description:
-          "`disabled`: nothing is recorded for it, and what is pending waits. `enabled`: pending and new events are sent; those that it has missed can be recovered.",
-        examples: ["enabled"],
-      }),
+    status: optional(
+      oneOf(["enabled", "disabled"]),
+      "`disabled`: nothing is recorded for it, and what is pending waits. `enabled`: pending and new events are sent; those that it has missed can be recovered.",
+      "enabled",
+    ),
   }).meta({ id: "WebhookEndpointUpdate" });
 };
 
@@ -108,14 +112,12 @@ const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
 export const recoverBody = bodyObject({
-  since: z.iso
-    .datetime({ offset: true, error: mustBe(SINCE_MUST_BE) })
-    .optional()
-    .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
-  event_id: z
-    .string()
-    .optional()
-    .meta({ description: "The id of one event, instead of a time.", examples: [EVENT_ID] }),
+  since: optional(
+    z.iso.datetime({ offset: true, error: mustBe(SINCE_MUST_BE) }),
+    "Events from this time on.",
+    "2025-06-01T12:00:00Z",
+  ),
+  event_id: optional(z.string(), "The id of one event, instead of a time.", EVENT_ID),
 })
   .refine(({ since, event_id: eventId }) => since !== undefined || eventId !== undefined, {
     path: ["since"],
@@ -124,13 +126,11 @@ export const recoverBody = bodyObject({
   .meta({ id: "NewWebhookRecovery" });
 
 export const deliveryQuery = queryObject({
-  state: oneOf(DELIVERY_STATES)
-    .optional()
-    .meta({
-      description:
-        "Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed.",
-      examples: ["failed"],
-    }),
+  state: optional(
+    oneOf(DELIVERY_STATES),
+    "Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed.",
+    "failed",
+  ),
   limit: defaultedLimit("deliveries"),
 });
 
@@ -142,112 +142,102 @@ const secret = z.string().meta({
   examples: ["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4="],
 });
 
-export const endpointSchema = z
-  .strictObject({
-    id: z.string().meta({ examples: ["0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e"] }),
-    url: z.string(),
-    types: z.array(z.string()),
-    description: z.string(),
-    status: z.enum(["enabled", "disabled"]),
-    disabled_reason: z
-      .enum(DISABLED_REASONS)
-      .nullable()
-      .meta({
-        description:
-          "`requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. " +
-          "Null if the endpoint is enabled.",
-      }),
-    disabled_at: time().nullable(),
-    failing_since: time()
-      .nullable()
-      .meta({
-        description:
-          "The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was " +
-          "enabled, whichever was last. Null if none failed since.",
-      }),
-    last_error: z
-      .string()
-      .nullable()
-      .meta({ description: "How the last attempt has failed. Null if `failing_since` is." }),
-    created_at: time(),
-  })
-  .meta({ id: "WebhookEndpoint" });
+export const endpointSchema = responseObject("WebhookEndpoint", {
+  id: z.string().meta({ examples: ["0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e"] }),
+  url: z.string(),
+  types: z.array(z.string()),
+  description: z.string(),
+  status: z.enum(["enabled", "disabled"]),
+  disabled_reason: z
+    .enum(DISABLED_REASONS)
+    .nullable()
+    .describe(
+      "`requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. " +
+        "Null if the endpoint is enabled.",
+    ),
+  disabled_at: time().nullable(),
+  failing_since: time()
+    .nullable()
+    .describe(
+      "The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was " +
+        "enabled, whichever was last. Null if none failed since.",
+    ),
+  last_error: z
+    .string()
+    .nullable()
+    .describe("How the last attempt has failed. Null if `failing_since` is."),
+  created_at: time(),
+});
 
 export const newEndpointSchema = endpointSchema
   .extend({ secret })
   .meta({ id: "CreatedWebhookEndpoint" });
 
-export const endpointListSchema = z
-  .strictObject({ webhook_endpoints: z.array(endpointSchema) })
-  .meta({ id: "WebhookEndpointList" });
+export const endpointListSchema = responseObject("WebhookEndpointList", {
+  webhook_endpoints: z.array(endpointSchema),
+});
 
-export const deletedEndpointSchema = z
-  .strictObject({ id: z.string(), deleted: z.literal(true) })
-  .meta({ id: "DeletedWebhookEndpoint" });
+export const deletedEndpointSchema = responseObject("DeletedWebhookEndpoint", {
+  id: z.string(),
+  deleted: z.literal(true),
+});
 
-export const secretSchema = z
-  .strictObject({
-    id: z.string().meta({ description: "The id of the endpoint." }),
-    secret,
-    previous_valid_until: time().meta({
-      description: "Until when the previous secret signs as well. One before it no longer signs.",
-    }),
-  })
-  .meta({ id: "WebhookSecret" });
+export const secretSchema = responseObject("WebhookSecret", {
+  id: z.string().describe("The id of the endpoint."),
+  secret,
+  previous_valid_until: time().describe(
+    "Until when the previous secret signs as well. One before it no longer signs.",
+  ),
+});
 
-export const pingSchema = z
-  .strictObject({
-    id: z.string().meta({
-      description: "The id of the delivery, which the receiver gets in the header `webhook-id`.",
-    }),
-  })
-  .meta({ id: "WebhookPing" });
+export const pingSchema = responseObject("WebhookPing", {
+  id: z
+    .string()
+    .describe("The id of the delivery, which the receiver gets in the header `webhook-id`."),
+});
 
-export const recoverySchema = z
-  .strictObject({
-    recovered_count: z.int().min(0),
-    has_more: z.boolean().meta({
-      description: "Whether more events can be recovered; repeat the request with the same time.",
-    }),
-  })
-  .meta({ id: "WebhookRecovery" });
+export const recoverySchema = responseObject("WebhookRecovery", {
+  recovered_count: wholeNumber(),
+  has_more: z
+    .boolean()
+    .describe("Whether more events can be recovered; repeat the request with the same time."),
+});
 
-const deliverySchema = z
-  .strictObject({
-    id: z.string().meta({
-      description: "The id of the event, the same as in an organization's feed.",
-      examples: [EVENT_ID],
-    }),
-    // Not an enumeration, because a newer release of the service may have recorded it.
-    type: z.string().meta({
-      description: `A type of events that an endpoint can choose, or \`${PING}\`.`,
-      examples: ["registration.refunded"],
-    }),
-    timestamp: time().meta({ description: "When it happened." }),
-    state: z.enum(DELIVERY_STATES).meta({
-      description:
-        "`pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.",
-    }),
-    attempt_count: z
-      .int()
-      .min(0)
-      .meta({ description: "Since the event, or since it was last retried or recovered." }),
-    last_attempt: lastAttempt.meta({ id: "WebhookAttempt" }).nullable(),
-    created_at: time(),
-    next_attempt_at: time().nullable(),
-  })
-  .meta({ id: "WebhookDelivery" });
+const deliverySchema = responseObject("WebhookDelivery", {
+  id: z.string().meta({
+    description: "The id of the event, the same as in an organization's feed.",
+    examples: [EVENT_ID],
+  }),
+  // Not an enumeration, because a newer release of the service may have recorded it.
+  type: z.string().meta({
+    description: `A type of events that an endpoint can choose, or \`${PING}\`.`,
+    examples: ["registration.refunded"],
+  }),
+  timestamp: time().describe("When it happened."),
+  state: z
+    .enum(DELIVERY_STATES)
+    .describe(
+      "`pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.",
+    ),
+  attempt_count: wholeNumber().describe(
+    "Since the event, or since it was last retried or recovered.",
+  ),
+  last_attempt: lastAttempt.meta({ id: "WebhookAttempt" }).nullable(),
+  created_at: time(),
+  next_attempt_at: time().nullable(),
+});
 
-export const deliveryListSchema = z
-  .strictObject({ deliveries: z.array(deliverySchema) })
-  .meta({ id: "WebhookDeliveryList" });
+export const deliveryListSchema = responseObject("WebhookDeliveryList", {
+  deliveries: z.array(deliverySchema),
+});
 
 const messageOf = (type: string, data: z.ZodObject, meaning: string) => {
   const title = `${schemaNameOf(type)}Message`;
-  const sequence = z.int().meta({
-    description:
+  const sequence = z
+    .int()
+    .describe(
       "Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.",
-  });
+    );
   return z
     .strictObject({
       type: z.literal(type),

@@ -1,5 +1,7 @@
 import Router from "@koa/router";
+import type { RouterContext } from "@koa/router";
 import Koa from "koa";
+import type { Middleware } from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import { runForClient } from "../../runtime/client.ts";
@@ -8,15 +10,14 @@ import type { PresentError } from "../../runtime/errorStatus.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { nameClient } from "../../runtime/server/openDoor.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
-import { checkHead, rejectUnmatched } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
 import { clientAddress, observeRequest, traceRequest } from "./observeRequests.ts";
 import { BODY_KIB, readBody } from "./readBody.ts";
-import type { HttpContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import type { DocumentInfo } from "../openapi/createDocument.ts";
 import { documentPages } from "../openapi/documentPages.ts";
-import { callerOf, runAt } from "./requestContext.ts";
+import { runAt } from "./requestContext.ts";
 import type { ApiState, Page, RequestContext } from "./requestContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
@@ -47,7 +48,7 @@ const runAs = async (
  * `/healthz`: the process responds. `/readyz`: so do the services it depends on, as of the latest check. A probe's timeout
  * therefore says something about this process only.
  */
-const healthPages = (readReadiness: HttpContext["readReadiness"]): readonly Page[] => [
+const healthPages = (readReadiness: AppContext["readReadiness"]): readonly Page[] => [
   {
     path: "/healthz",
     run: (ctx) => {
@@ -65,12 +66,11 @@ const healthPages = (readReadiness: HttpContext["readReadiness"]): readonly Page
 ];
 
 type AppOptions = Pick<
-  HttpContext,
+  AppContext,
   "logger" | "observe" | "takePermit" | "trustedProxies" | "isTraced" | "readReadiness"
 > & {
   /** Returns the caller whose key a request has. Throws an error if it has no valid one. */
   readonly checkKey: (ctx: RequestContext) => Promise<Caller>;
-  /** The request headers that `checkKey` reads. */
   readonly keyHeaders: readonly string[];
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
@@ -79,11 +79,7 @@ type AppOptions = Pick<
 };
 
 /** Returns what a request of an endpoint passes, in its order. */
-const createPipeline = ({
-  checkKey,
-  takePermit,
-  keyHeaders,
-}: AppOptions): ((ctx: RequestContext, endpoint: Endpoint) => Promise<unknown>) => {
+const createPipeline = ({ checkKey, takePermit, keyHeaders }: AppOptions) => {
   const vary = keyHeaders.join(", ");
   const parseBody = readBody(BODY_KIB);
   const batches = new Gate({ places: CONCURRENT_BATCHES });
@@ -93,18 +89,10 @@ const createPipeline = ({
       throw new DomainError("rate_limited", "rate limit exceeded");
     }
   };
-  const runInTurn = (ctx: RequestContext, endpoint: Endpoint): Promise<unknown> => {
-    const { method, path, requestsPerSecond, isBatch, run } = endpoint;
-    const work = () => (method === "post" ? parseBody(ctx, () => run(ctx)) : run(ctx));
-    const workInTurn = () => (isBatch === true ? runAt(ctx, batches, work) : work());
-    return requestsPerSecond === undefined
-      ? workInTurn()
-      : limitRate(`${callerOf(ctx).keyId} ${method} ${path}`, requestsPerSecond).then(workInTurn);
-  };
 
-  return async (ctx, endpoint) => {
+  return async (ctx: RequestContext, endpoint: Endpoint): Promise<void> => {
     ctx.res.setHeader("Vary", vary);
-    const { method, missingKey } = endpoint;
+    const { method, path, missingKey, requestsPerSecond, isBatch, run } = endpoint;
     if (missingKey !== undefined && (ctx.req.headers.authorization ?? "") === "") {
       throw new HttpError("key_missing", missingKey);
     }
@@ -113,12 +101,65 @@ const createPipeline = ({
     if (method !== "get" && caller.scope !== "write") {
       throw new HttpError("key_read_only", "this API key is read-only");
     }
+    const work = () =>
+      method === "post" ? parseBody(ctx, () => run(ctx, caller)) : run(ctx, caller);
+    const workInTurn = () => (isBatch === true ? runAt(ctx, caller, batches, work) : work());
     const name = accountModeKey(caller);
-    await runAs(ctx, name, name, () => runInTurn(ctx, endpoint));
+    await runAs(ctx, name, name, () =>
+      requestsPerSecond === undefined
+        ? workInTurn()
+        : limitRate(`${caller.keyId} ${method} ${path}`, requestsPerSecond).then(workInTurn),
+    );
   };
 };
 
-/** Creates the app of one interface. */
+/** Returns the path of the request target; null if it cannot be parsed, as Koa's type does not say. */
+const pathOf = ({ request }: RequestContext): string | null => {
+  try {
+    return request.path;
+  } catch {
+    return null;
+  }
+};
+
+/** Several times what browsers send. */
+const MAXIMUM_ACCEPT_LENGTH = 1000;
+
+/**
+ * Rejects a request whose target is neither a path nor a URL with one. The path of a valid one is parsed only once.
+ *
+ * Treats an `Accept` header that is too long as absent. Koa's parser, which Koa also uses for redirects, takes a time that
+ * grows with the square of its length.
+ */
+const checkHead: Middleware<ApiState> = (ctx, next) => {
+  if (pathOf(ctx)?.startsWith("/") !== true) {
+    throw new HttpError("request_malformed", "the request target is not a valid URL");
+  }
+  const { headers } = ctx.req;
+  if (headers.accept !== undefined && headers.accept.length > MAXIMUM_ACCEPT_LENGTH) {
+    delete headers.accept;
+  }
+  return next();
+};
+
+/** Handles requests that match no route: 404 for an unknown path, 405 for an unknown method, 204 for OPTIONS. */
+const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
+  const layers = (ctx.matched ?? []).filter(({ methods }) => methods.length > 0);
+  const [layer] = layers;
+  if (layer === undefined) {
+    throw new HttpError("path_not_found", "not found");
+  }
+  ctx.state.route = String(layer.path);
+  const allowed = new Set(layers.flatMap(({ methods }) => methods)).add("OPTIONS");
+  const allow = [...allowed].toSorted().join(", ");
+  ctx.set("Allow", allow);
+  if (ctx.method === "OPTIONS") {
+    ctx.status = 204;
+    return;
+  }
+  throw new HttpError("method_not_allowed", `method not allowed; allowed: ${allow}`);
+};
+
 export const createApp = (options: AppOptions): App => {
   const { logger, observe, trustedProxies, presentError } = options;
   const { endpoints, document, pages = [] } = options;
@@ -130,8 +171,8 @@ export const createApp = (options: AppOptions): App => {
   if (options.isTraced) {
     app.use(traceRequest);
   }
-  app.use(observeRequest({ logger, observe, trustedProxies }));
-  app.use(handleErrors({ logger, presentError }));
+  app.use(observeRequest(logger, observe, trustedProxies));
+  app.use(handleErrors(logger, presentError));
   app.use(checkHead);
 
   const runEndpoint = createPipeline(options);
@@ -154,9 +195,9 @@ export const createApp = (options: AppOptions): App => {
     ...pages,
     ...documentPages(() => createDocument(endpoints, document)),
   ]) {
-    (method === "post" ? router : pageRouter)[method](path, (ctx, next) => {
+    (method === "post" ? router : pageRouter)[method](path, (ctx) => {
       ctx.state.route = path;
-      return runForVisitor(ctx, path, () => run(ctx, next));
+      return runForVisitor(ctx, path, () => run(ctx));
     });
   }
   app.use(router.routes());

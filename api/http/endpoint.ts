@@ -1,9 +1,10 @@
 import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import type { AccountMode } from "../../modules/records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
 import type { ERROR_MEANINGS } from "../openapi/errorMeanings.ts";
-import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { findWrongKey, hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseBody, parseQuery } from "./parseRequest.ts";
@@ -36,10 +37,8 @@ export type Description = {
   readonly errors?: readonly DocumentedError[];
   /** The bodies of errors that have more than the message. */
   readonly errorBodies?: Readonly<Partial<Record<ApiErrorCode, z.ZodType>>>;
-  /** Optional headers of the request other than those of the key, and what they mean. */
-  readonly requestHeaders?: Readonly<
-    Record<string, { readonly description: string; readonly maxLength?: number }>
-  >;
+  /** What the header Idempotency-Key does, where it does not stand in for a field of the body. */
+  readonly idempotencyKey?: string;
   /** Whether the response is a list that is also exported as CSV and NDJSON. */
   readonly isExported?: boolean;
   /** Headers of a successful response and what they mean. An endpoint with an ETag may respond 304. */
@@ -66,7 +65,7 @@ type Schemas<Query extends z.ZodType, Body extends z.ZodType, ResponseBody exten
 };
 
 /** One method of one path, for clients with a key. The router runs it and the API description is generated from it. */
-export type Endpoint = {
+export type Endpoint = Description & {
   /** All but `get` need a key that may write. */
   readonly method: "get" | "post" | "delete";
   /** With parameters as in `/evidence/tree/:id`. */
@@ -77,27 +76,28 @@ export type Endpoint = {
   readonly requestsPerSecond?: number;
   /** Whether the body is a batch, which may be larger and is limited by its items. */
   readonly isBatch?: boolean;
-  readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
   /** A body that works. */
   readonly example?: unknown;
-  readonly run: (ctx: RequestContext) => Promise<void>;
+  readonly run: (ctx: RequestContext, caller: Caller) => Promise<void>;
 };
 
 type Request<Query extends z.ZodType, Body extends z.ZodType> = {
   readonly ctx: RequestContext;
   readonly caller: Caller;
+  /** The caller's account and the mode of its key. */
+  readonly owner: AccountMode;
   readonly query: z.output<Query>;
   readonly body: z.output<Body>;
 };
 
-/** An endpoint for clients with a key; `Result` is what its handler returns. */
-export type KeyDefinition<
+/** An endpoint without its method and path; `Result` is what its handler returns. */
+export type Definition<
   Query extends z.ZodType,
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Result,
-> = Omit<Endpoint, "example" | "run" | "schemas"> & {
+> = Omit<Endpoint, "method" | "path" | "example" | "run" | "schemas"> & {
   readonly schemas: Schemas<Query, Body, ResponseBody>;
   readonly example?: z.input<Body>;
   /** Checks the body before its schema does; returns the message of a 400, or null. */
@@ -115,21 +115,22 @@ export const keyEndpoint = <
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Query extends z.ZodType = z.ZodType,
->({
-  handle,
-  checkBody = () => null,
-  ...endpoint
-}: KeyDefinition<
-  Query,
-  Body,
-  ResponseBody,
-  Promise<z.output<ResponseBody> | string | null>
->): Endpoint => {
+>(
+  method: Endpoint["method"],
+  path: string,
+  {
+    handle,
+    checkBody = () => null,
+    ...endpoint
+  }: Definition<Query, Body, ResponseBody, Promise<z.output<ResponseBody> | string | null>>,
+): Endpoint => {
   const { schemas } = endpoint;
   const hasKeyField = hasIdempotencyKeyField(schemas.body);
   return {
     ...endpoint,
-    run: async (ctx) => {
+    method,
+    path,
+    run: async (ctx, caller) => {
       const given = ctx.request.body;
       const problem = checkBody(given) ?? (hasKeyField ? findWrongKey(given) : null);
       if (problem !== null) {
@@ -142,7 +143,8 @@ export const keyEndpoint = <
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
       const request = {
         ctx,
-        caller: callerOf(ctx),
+        caller,
+        owner: accountModeOf(caller),
         query: schemas.query && parseQuery(schemas.query, ctx.querystring),
         body: schemas.body && parseBody(schemas.body, body),
       } as Request<Query, Body>;

@@ -17,35 +17,21 @@ export const breakResponse = (response: ServerResponse): void => {
   response.destroy();
 };
 
-/** The parts of an error that the client sees. */
-type ReportedError = {
-  readonly code: ApiErrorCode;
-  readonly message: string;
-  readonly headers: Readonly<Record<string, string>>;
-};
-
 /** Headers of a list that describe only its success, and may be set before reading it fails. */
 const LIST_HEADERS = ["Content-Disposition", "Link"];
 
-const RETRY_LATER = { "Retry-After": "1" };
+type Reported = { readonly code: ApiErrorCode; readonly message: string };
 
-/** Returns the error response for an error whose message is for the client, null for any other. */
-const asReportedError = (error: unknown): ReportedError | null => {
-  if (error instanceof HttpError) {
+/** Returns what the client sees of an error: its own message only if that is for the client. */
+const reportOf = (error: unknown): Reported => {
+  if (error instanceof HttpError || error instanceof DomainError) {
     return error;
   }
-  if (error instanceof DomainError) {
-    const { code, message } = error;
-    const status = ERROR_STATUS[code];
-    return { code, message, headers: status === 429 || status === 503 ? RETRY_LATER : {} };
-  }
   if (error instanceof UnavailableError) {
-    return { code: "service_unavailable", message: error.message, headers: RETRY_LATER };
+    return { code: "service_unavailable", message: error.message };
   }
-  if (error instanceof OutageError) {
-    return { code: "internal_error", message: error.message, headers: {} };
-  }
-  return null;
+  const message = error instanceof OutageError ? error.message : "internal server error";
+  return { code: "internal_error", message };
 };
 
 /**
@@ -55,40 +41,33 @@ const asReportedError = (error: unknown): ReportedError | null => {
  * response is a 503, and the request's own line in the log has the reason.
  */
 export const handleErrors =
-  ({
-    logger,
-    presentError,
-  }: {
-    readonly logger: Logger;
-    readonly presentError: PresentError;
-  }): Middleware<ApiState> =>
+  (logger: Logger, presentError: PresentError): Middleware<ApiState> =>
   async (ctx, next) => {
     try {
       await next();
     } catch (error) {
-      const reported = asReportedError(error);
+      const { code, message } = reportOf(error);
+      const status = ERROR_STATUS[code];
       if (error instanceof UnavailableError) {
-        const { cause, message } = error;
+        const { cause } = error;
         ctx.state.reason = cause instanceof Error ? cause.message : message;
       }
-      if (reported === null || reported.code === "internal_error") {
-        logger.error(
-          { err: error, requestId: ctx.state.requestId, route: ctx.state.route },
-          "request failed",
-        );
+      if (code === "internal_error") {
+        const { requestId, route } = ctx.state;
+        logger.error({ err: error, requestId, route }, "request failed");
       }
       if (ctx.headerSent) {
         breakResponse(ctx.res);
         return;
       }
-      const { code, message, headers } =
-        reported ?? new HttpError("internal_error", "internal server error");
       for (const name of LIST_HEADERS) {
         ctx.remove(name);
       }
       ctx.respond = true;
-      ctx.status = ERROR_STATUS[code];
-      ctx.set(headers);
+      ctx.status = status;
+      if (status === 429 || status === 503) {
+        ctx.set("Retry-After", "1");
+      }
       ctx.body = presentError(code, message);
     }
   };

@@ -4,18 +4,9 @@ import type { HttpErrorCode } from "../../runtime/errorStatus.ts";
 export class HttpError extends Error {
   override readonly name = "HttpError";
   readonly code: HttpErrorCode;
-  readonly headers: Readonly<Record<string, string>>;
 
-  constructor(
-    code: HttpErrorCode,
-    message: string,
-    {
-      headers = {},
-      ...options
-    }: ErrorOptions & { readonly headers?: Readonly<Record<string, string>> } = {},
-  ) {
+  constructor(code: HttpErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
-    this.headers = headers;
   }
 }

@@ -98,7 +98,6 @@ export const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` if an earlier request created the record.",
 };
 
-/** Sets the header if an earlier request did the write. */
 export const markReplay = (
   ctx: RequestContext,
   { replayed }: { readonly replayed: boolean },

@@ -6,11 +6,10 @@ import { Gate } from "../../runtime/gate.ts";
 import { runAt } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { keyEndpoint } from "./endpoint.ts";
-import type { Endpoint, KeyDefinition } from "./endpoint.ts";
+import type { Definition, Endpoint } from "./endpoint.ts";
 import { parseQueryString } from "./parseRequest.ts";
 import { streamText } from "./streamText.ts";
 
-/** How lists are sent. */
 export type Streaming = {
   /** For the lists that are being sent: each holds a page in memory. */
   readonly gate: Gate;
@@ -46,9 +45,7 @@ const requestedFormat = (ctx: RequestContext): ExportFormat | null => {
   return null;
 };
 
-/** A list as a file. */
 type ListExport = {
-  /** The file's name without its extension. */
   readonly name: string;
   /** The fields that CSV has, with a dot in the path of a field within a field. */
   readonly columns: readonly string[];
@@ -96,34 +93,32 @@ export async function* pageOrAll(
 
 /** Defines an endpoint whose response is a list, as JSON, CSV or NDJSON. It may be too long to be held in memory. */
 export const listEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
+  { gate, writeTimeoutMs }: Streaming,
+  path: string,
   {
     exported,
     handle,
-    ...rest
-  }: KeyDefinition<Query, z.ZodType, ResponseBody, List<z.output<ResponseBody>>> & {
+    ...definition
+  }: Definition<Query, z.ZodType, ResponseBody, List<z.output<ResponseBody>>> & {
     readonly exported: ListExport;
   },
-  { gate, writeTimeoutMs }: Streaming,
 ): Endpoint =>
-  keyEndpoint<z.ZodType, ResponseBody, Query>({
-    ...rest,
-    description: {
-      ...rest.description,
-      errors: [
-        ...(rest.description.errors ?? []),
-        [
-          "queue_full",
-          "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
-        ],
+  keyEndpoint<z.ZodType, ResponseBody, Query>("get", path, {
+    ...definition,
+    errors: [
+      ...(definition.errors ?? []),
+      [
+        "queue_full",
+        "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
       ],
-      isExported: true,
-      responseHeaders: {
-        ...rest.description.responseHeaders,
-        "Content-Disposition": "The name of the file. Only of CSV and NDJSON.",
-      },
+    ],
+    isExported: true,
+    responseHeaders: {
+      ...definition.responseHeaders,
+      "Content-Disposition": "The name of the file. Only of CSV and NDJSON.",
     },
     handle: async (request) => {
-      const { ctx } = request;
+      const { ctx, caller } = request;
       const format = requestedFormat(ctx);
       if (ctx.method === "HEAD") {
         ctx.status = 200;
@@ -135,7 +130,7 @@ export const listEndpoint = <Query extends z.ZodType, ResponseBody extends z.Zod
       if (!isText(pieces)) {
         return pieces;
       }
-      await runAt(ctx, gate, async () => {
+      await runAt(ctx, caller, gate, async () => {
         // The client may have gone while the list waited.
         if (!ctx.res.destroyed) {
           await streamText(ctx, inChunks(pieces), writeTimeoutMs);

@@ -2,26 +2,22 @@ import { z } from "zod";
 import { date } from "../../modules/records/fields.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { rowsOf } from "../../runtime/presentPages.ts";
+import type { Streaming } from "./listEndpoints.ts";
 import type { RequestContext } from "./requestContext.ts";
+import { optional } from "./parseRequest.ts";
 
-/** Returns the start of a day, `YYYY-MM-DD`, in UTC. */
 export const startOfDay = (day: string): Date => new Date(`${day}T00:00:00.000Z`);
 
 /** Returns the start of the day after; undefined for 9999-12-31, because no later day can be written. */
 export const startOfNextDay = (day: string): Date | undefined =>
   day === "9999-12-31" ? undefined : new Date(startOfDay(day).getTime() + DAY_MS);
 
-/** The parameter with the first day of a range. */
 export const firstDay = (description = "First day, UTC.") =>
-  date()
-    .optional()
-    .meta({ description, examples: ["2025-06-01"] });
+  optional(date(), description, "2025-06-01");
 
 /** The parameter with the last day of a range, which belongs to it. */
 export const lastDay = (description = "Last day, UTC.") =>
-  date()
-    .optional()
-    .meta({ description, examples: ["2025-06-30"] });
+  optional(date(), description, "2025-06-30");
 
 /** Returns the times from the start of the first day to the end of the last; either may be open. */
 export const rangeOfDays = (first: string | undefined, last: string | undefined) => ({
@@ -54,31 +50,27 @@ export const integerUpTo = (
     .meta({ type: "integer", minimum: 1, ...metadata })
     .transform((given) => Math.min(Number(given), maximum));
 
-/** The parameter `limit` of a list that is always sent in pages. */
 export const defaultedLimit = (items: string) =>
   integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMIT })
     .default(DEFAULT_LIMIT)
-    .meta({
-      description: `The most ${items} of the response, ${DEFAULT_LIMIT} if it is omitted. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
-    });
+    .describe(
+      `The most ${items} of the response, ${DEFAULT_LIMIT} if it is omitted. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
+    );
 
 /** The parameter that asks for a page of a list that is otherwise sent whole: how many records it has. */
 export const pageLength = () =>
-  integerUpTo(MAXIMUM_LIMIT, { examples: [100] })
-    .optional()
-    .meta({
-      description:
-        `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
-        `${MAXIMUM_LIMIT}. A page can have fewer records, even none, and a Link. Without it, the response has all records.`,
-    });
+  optional(
+    integerUpTo(MAXIMUM_LIMIT, { examples: [100] }),
+    `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
+      `${MAXIMUM_LIMIT}. A page can have fewer records, even none, and a Link. Without it, the response has all records.`,
+  );
 
-/** The parameter that names the record before the response. */
 export const pageStart = () =>
-  z.string().optional().meta({
-    description: "The id of a record. The response has the records that follow it in the list.",
-  });
+  optional(
+    z.string(),
+    "The id of a record. The response has the records that follow it in the list.",
+  );
 
-/** The header that leads to the next page. */
 export const LINK_HEADER = {
   Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and of the whole list.',
 };
@@ -198,14 +190,11 @@ type PagedList<Row, Last> = {
 /** Returns a list whole, or only its first page if there is a limit, with the header `Link` if another page follows. */
 export const pagedList = <Row extends object, Last>(
   ctx: RequestContext,
-  { limit, found, readHead, linkOf }: PagedList<Row, Last>,
   {
-    streaming: { pageSearchMs },
+    streaming,
     publicBaseUrl,
-  }: {
-    readonly streaming: { readonly pageSearchMs: number };
-    readonly publicBaseUrl: () => string;
-  },
+  }: { readonly streaming: Streaming; readonly publicBaseUrl: () => string },
+  { limit, found, readHead, linkOf }: PagedList<Row, Last>,
 ) => {
   async function* rows(): AsyncGenerator<Iterable<Row>, void, void> {
     // While a search finds nothing, nothing is written that would fail when the client has disconnected.
@@ -214,7 +203,7 @@ export const pagedList = <Row extends object, Last>(
       yield* rowsOf(pages);
       return;
     }
-    const page = await readRows(pages, limit, pageSearchMs);
+    const page = await readRows(pages, limit, streaming.pageSearchMs);
     if (page.last !== null) {
       setNextLink(ctx, publicBaseUrl(), linkOf(page.last));
     }

@@ -49,15 +49,7 @@ export type RequestObserver = (
  * contain keys and personal data.
  */
 export const observeRequest =
-  ({
-    logger,
-    observe,
-    trustedProxies,
-  }: {
-    readonly logger: Logger;
-    readonly observe: RequestObserver;
-    readonly trustedProxies: number;
-  }): Middleware<ApiState> =>
+  (logger: Logger, observe: RequestObserver, trustedProxies: number): Middleware<ApiState> =>
   async (ctx, next) => {
     const startedAtMs = performance.now();
     const { req, res, state } = ctx;

@@ -33,6 +33,19 @@ export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
 /** Query parameters, each at most once. Others are ignored. */
 export const queryObject = <Shape extends z.ZodRawShape>(shape: Shape) => z.object(shape);
 
+/** A field or parameter that may be absent. */
+export const optional = <Schema extends z.ZodType>(
+  schema: Schema,
+  description: string,
+  ...examples: readonly unknown[]
+) => schema.optional().meta({ description, ...(examples.length > 0 && { examples }) });
+
+export const wholeNumber = () => z.int().min(0);
+
+/** A response with exactly these fields, or a part of one, under its name in the API description. */
+export const responseObject = <Shape extends z.ZodRawShape>(id: string, shape: Shape) =>
+  z.strictObject(shape).meta({ id });
+
 /**
  * Parses one part of a request.
  * @param part how the messages call its entries
@@ -99,7 +112,6 @@ export const parseQuery = <Schema extends z.ZodType>(
   );
 };
 
-/** A query parameter that is `true` or `false`. */
 export const booleanParameter = () =>
   z
     .enum(["true", "false"], { error: "must be true or false" })

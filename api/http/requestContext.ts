@@ -4,7 +4,6 @@ import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import type { Gate } from "../../runtime/gate.ts";
 import { passOf } from "../../runtime/server/openDoor.ts";
 
-/** What the middleware adds to a request. */
 export type ApiState = {
   requestId: string;
   /** The pattern of the route that matched; absent for unknown paths. */
@@ -27,33 +26,22 @@ export type Page = {
   /** `get` by default. */
   readonly method?: "post";
   readonly path: string;
-  /** Calls `next` if the path turns out to have no page. */
-  readonly run: (ctx: RequestContext, next: () => Promise<unknown>) => Promise<void> | void;
+  readonly run: (ctx: RequestContext) => Promise<void> | void;
 };
 
-export const callerOf = (ctx: RequestContext): Caller => {
-  if (ctx.state.caller === undefined) {
-    throw new TypeError("The route needs a caller, but is not authenticated.");
-  }
-  return ctx.state.caller;
-};
-
-export const pathParameter = (ctx: RequestContext, name: string): string => {
-  const value = ctx.params?.[name];
-  if (value === undefined) {
-    throw new TypeError(`The route has no parameter ${name}.`);
-  }
-  return value;
-};
+/** Returns a part of the path, by its name in the route's pattern. */
+export const pathParameter = ({ params }: RequestContext, name: string): string =>
+  params?.[name] ?? "";
 
 /** Runs a request at another gate than that of the process, which decides from now on when it runs. */
 export const runAt = <Result>(
   ctx: RequestContext,
+  caller: Caller,
   gate: Gate,
   work: () => Promise<Result>,
 ): Promise<Result> => {
   const pass = passOf(ctx.req);
   pass?.gate.leave(pass);
   ctx.state.gate = gate;
-  return gate.run(accountModeKey(callerOf(ctx)), work);
+  return gate.run(accountModeKey(caller), work);
 };

@@ -44,16 +44,19 @@ const queryParametersOf = (query: z.ZodType | undefined, collect: Collect): read
     return parameterOf("query", name, String(description), { required, schema });
   });
 
-const IDEMPOTENCY_KEY_HEADER = {
-  "Idempotency-Key": {
-    description:
-      "Means the same as the field idempotency_key of the body. If both are given, they must be equal.",
-    maxLength: SHORT_TEXT_LENGTH,
-  },
+/** Describes the header Idempotency-Key, if an endpoint takes it. */
+const keyParametersOf = ({ schemas, idempotencyKey }: Endpoint): readonly Json[] => {
+  const meaning = hasIdempotencyKeyField(schemas.body)
+    ? "Means the same as the field idempotency_key of the body. If both are given, they must be equal."
+    : idempotencyKey;
+  const schema = { ...TEXT, maxLength: SHORT_TEXT_LENGTH };
+  return meaning === undefined
+    ? []
+    : [parameterOf("header", "Idempotency-Key", meaning, { required: false, schema })];
 };
 
 const jsonContent = (schema: Json, example?: unknown): Json => ({
-  "application/json": { schema, ...(example !== undefined && { example }) },
+  "application/json": { schema, example },
 });
 
 /** The other formats of a list. */
@@ -66,10 +69,10 @@ const FILES = Object.fromEntries(
 
 /** Lists the errors of an endpoint besides those of HTTP itself. A later entry takes the place of one with its code. */
 const errorsOf = (
-  { method, missingKey, requestsPerSecond, schemas, description }: Endpoint,
+  { method, missingKey, requestsPerSecond, schemas, errors = [] }: Endpoint,
   keyErrors: readonly DocumentedError[],
 ): readonly DocumentedError[] => {
-  const errors: readonly (DocumentedError | null)[] = [
+  const all: readonly (DocumentedError | null)[] = [
     schemas.query || schemas.body ? "request_invalid" : null,
     ...keyErrors,
     missingKey === undefined ? null : "key_missing",
@@ -84,9 +87,9 @@ const errorsOf = (
         ],
     "service_unavailable",
     "internal_error",
-    ...(description.errors ?? []),
+    ...errors,
   ];
-  return errors.filter((error) => error !== null);
+  return all.filter((error) => error !== null);
 };
 
 const REQUEST_ID_HEADER = {
@@ -102,60 +105,49 @@ const headersOf = (headers: Readonly<Record<string, string>> = {}): Json =>
     ]),
   );
 
-/** After these a client tries again. */
-const RETRIED = new Set(["429", "503"]);
-
 /** Describes the errors that have the same status as one response. */
 const errorResponsesOf = (
   endpoint: Endpoint,
   { errorBody, keyErrors }: DocumentInfo,
   collect: Collect,
 ): Json => {
-  const { errorBodies = {} } = endpoint.description;
+  const { errorBodies = {} } = endpoint;
   const meanings = new Map(
     errorsOf(endpoint, keyErrors).map((error) =>
       typeof error === "string" ? ([error, ERROR_MEANINGS[error]] as const) : error,
     ),
   );
-  const errors = [...meanings].map(([code, when]) => ({
-    status: ERROR_STATUS[code],
-    when,
-    body: errorBodies[code],
-  }));
-  const responses = Object.entries(Object.groupBy(errors, ({ status }) => status));
-  return Object.fromEntries(
-    responses.map(([status, same = []]) => {
-      const body = same.find((error) => error.body !== undefined)?.body;
-      const isRetried = body === undefined && RETRIED.has(status);
-      return [
-        status,
-        {
-          description: same.map(({ when }) => when).join(" "),
-          headers: headersOf(isRetried ? { "Retry-After": "Seconds to wait." } : {}),
-          content: jsonContent(collect(body ?? errorBody, "output")),
-        },
-      ];
-    }),
+  const responses = Array.from(
+    Map.groupBy(meanings, ([code]) => ERROR_STATUS[code]),
+    ([status, same]) => {
+      const body = same.map(([code]) => errorBodies[code]).find(Boolean);
+      const isRetried = body === undefined && (status === 429 || status === 503);
+      const response = {
+        description: same.map(([, when]) => when).join(" "),
+        headers: headersOf(isRetried ? { "Retry-After": "Seconds to wait." } : {}),
+        content: jsonContent(collect(body ?? errorBody, "output")),
+      };
+      return [status, response];
+    },
   );
+  return Object.fromEntries(responses);
 };
 
 const responsesOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
-  const { description, schemas } = endpoint;
+  const { responseHeaders, isExported, schemas } = endpoint;
   return {
     200: {
       description: "Success.",
-      headers: headersOf(description.responseHeaders),
+      headers: headersOf(responseHeaders),
       content: {
         ...jsonContent(collect(schemas.response, "output")),
-        ...(description.isExported === true && FILES),
+        ...(isExported && FILES),
       },
     },
-    ...(description.responseHeaders?.["ETag"] !== undefined && {
-      304: {
-        description: "Not modified: the ETag in If-None-Match is current. There is no body.",
-        headers: headersOf(),
-      },
-    }),
+    304: responseHeaders?.["ETag"] && {
+      description: "Not modified: the ETag in If-None-Match is current. There is no body.",
+      headers: headersOf(),
+    },
     ...errorResponsesOf(endpoint, info, collect),
     default: {
       description:
@@ -193,51 +185,40 @@ const describeCallback = (
 });
 
 const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
-  const { description, schemas, example } = endpoint;
-  const headers = {
-    ...(hasIdempotencyKeyField(schemas.body) && IDEMPOTENCY_KEY_HEADER),
-    ...description.requestHeaders,
-  };
+  const { schemas, details, callback, pathParameters = {} } = endpoint;
   const parameters = [
-    ...Object.entries(description.pathParameters ?? {}).map(([name, meaning]) =>
+    ...Object.entries(pathParameters).map(([name, meaning]) =>
       parameterOf("path", name, meaning, { required: true, schema: { ...TEXT, minLength: 1 } }),
     ),
     ...queryParametersOf(schemas.query, collect),
-    ...Object.entries(headers).map(([name, { description: meaning, ...limits }]) =>
-      parameterOf("header", name, meaning, { required: false, schema: { ...TEXT, ...limits } }),
-    ),
+    ...keyParametersOf(endpoint),
   ];
   return {
-    operationId: description.operationId,
-    tags: [description.tag],
-    summary: description.summary,
-    ...(description.details !== undefined && { description: description.details }),
+    operationId: endpoint.operationId,
+    tags: [endpoint.tag],
+    summary: endpoint.summary,
+    description: details,
     ...(parameters.length > 0 && { parameters }),
-    ...(schemas.body && {
-      requestBody: {
-        // A request without a body has an empty object.
-        required: !schemas.body.safeParse({}).success,
-        content: jsonContent(collect(schemas.body, "input"), example),
-      },
-    }),
+    requestBody: schemas.body && {
+      // A request without a body has an empty object.
+      required: !schemas.body.safeParse({}).success,
+      content: jsonContent(collect(schemas.body, "input"), endpoint.example),
+    },
     responses: responsesOf(endpoint, info, collect),
-    ...(description.callback && { callbacks: describeCallback(description.callback, collect) }),
+    callbacks: callback && describeCallback(callback, collect),
   };
 };
 
 const pathsOf = (endpoints: readonly Endpoint[], info: DocumentInfo, collect: Collect): Json => {
-  const paths: Record<string, Record<string, Json>> = {};
-  for (const endpoint of endpoints) {
-    const path = endpoint.path.replaceAll(/:(\w+)/gu, "{$1}");
-    paths[path] = {
-      ...paths[path],
-      [endpoint.method]: operationOf(endpoint, info, collect),
-    };
-  }
-  return paths;
+  const byPath = Map.groupBy(endpoints, ({ path }) => path.replaceAll(/:(\w+)/gu, "{$1}"));
+  const operations = Array.from(byPath, ([path, same]) => [
+    path,
+    Object.fromEntries(same.map((each) => [each.method, operationOf(each, info, collect)])),
+  ]);
+  return Object.fromEntries(operations);
 };
 
-/** Creates the OpenAPI 3.1 document of an interface from its endpoints. */
+/** Creates the OpenAPI 3.1 document of an interface from its endpoints. JSON leaves out what is undefined. */
 export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInfo): Json => {
   const { components, collect } = createSchemaCollector();
   const paths = pathsOf(endpoints, info, collect);
@@ -247,9 +228,7 @@ export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInf
     info: { title, version, description, license: { name: "MIT", identifier: "MIT" } },
     servers: [{ url: baseUrl }],
     security: security.map((names) => Object.fromEntries(names.map((name) => [name, []]))),
-    tags: [...new Set(endpoints.map((endpoint) => endpoint.description.tag))].map((name) => ({
-      name,
-    })),
+    tags: [...new Set(endpoints.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: {
       schemas: components,

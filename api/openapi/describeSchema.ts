@@ -6,28 +6,14 @@ export type Json = { readonly [name: string]: unknown };
 type Io = "input" | "output";
 type Node = z.core.JSONSchema.BaseSchema;
 
-/**
- * Writes an alternative of a type and null as one schema: `{"type": ["string", "null"]}`. In requests null is the same as an
- * absent field, so clients need no type for it.
- */
-const mergeNull = (schema: Node, io: Io): void => {
+/** Writes an alternative of a type and null as one schema: `{"type": ["string", "null"]}`. */
+const mergeNull = (schema: Node): void => {
   const { anyOf = [], ...own } = schema;
   const [given, ...rest] = anyOf.filter(({ type }) => type !== "null");
-  if (given === undefined || rest.length > 0 || anyOf.length !== 2) {
-    return;
-  }
-  if (io === "input") {
+  if (given?.type !== undefined && rest.length === 0 && anyOf.length === 2) {
     delete schema.anyOf;
-    Object.assign(schema, given, own);
-  } else if (given.type !== undefined) {
-    delete schema.anyOf;
-    Object.assign(
-      schema,
-      given,
-      { type: [given.type, "null"] },
-      given.enum === undefined ? {} : { enum: [...given.enum, null] },
-      own,
-    );
+    const values = given.enum && { enum: [...given.enum, null] };
+    Object.assign(schema, given, { type: [given.type, "null"] }, values, own);
   }
 };
 
@@ -65,7 +51,6 @@ const excludeAlternatives = (schema: Node, zodSchema: z.core.$ZodType): void => 
 const describeNumber = (schema: Node): void => {
   const types = [schema.type].flat().map(String);
   if (types.includes("integer") || Number.isInteger(schema.const)) {
-    schema.type ??= "integer";
     if (types.length === 1) {
       schema.type = "integer";
     }
@@ -82,11 +67,11 @@ const rewrite = (schema: Node, zodSchema: z.core.$ZodType, io: Io): void => {
   if (io === "output" && schema.additionalProperties === false) {
     delete schema.additionalProperties;
   }
-  mergeNull(schema, io);
+  mergeNull(schema);
   excludeAlternatives(schema, zodSchema);
   describeNumber(schema);
-  // zod adds a pattern to each format, which can be a screen long. Only a string has a pattern.
-  if (schema.format !== undefined || schema.type !== "string") {
+  // zod adds a pattern to each format, which can be a screen long.
+  if (schema.format !== undefined) {
     delete schema.pattern;
   }
   // A Java generator writes a constant of a boolean that does not compile.

@@ -14,9 +14,8 @@ import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/chariti
 import { keyEndpoint } from "../http/endpoint.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
-import type { StandaloneContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import {
   donateBody,
@@ -44,19 +43,16 @@ const charityOf = ({
   throw invalidRequest("one of ein and nonprofit_id is required");
 };
 
-const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
-  writeEndpoints({
-    path: "/charities/donate",
+const donateEndpoints = (context: AppContext) =>
+  writeEndpoints("/charities/donate", {
     requestsPerSecond: REQUESTS_PER_SECOND,
-    description: {
-      tag: TAG,
-      operationId: "donate",
-      summary: "Record a donation to a charity",
-      details:
-        "Validates the charity with the organization's charity provider first. Live donations need the donation " +
-        "subscription. A known idempotency_key returns the original record.",
-      errors: ["charity_unconfirmed"],
-    },
+    tag: TAG,
+    operationId: "donate",
+    summary: "Record a donation to a charity",
+    details:
+      "Validates the charity with the organization's charity provider first. Live donations need the donation " +
+      "subscription. A known idempotency_key returns the original record.",
+    errors: ["charity_unconfirmed"],
     batchDetails:
       " Validates each charity once before, and at most 20 charities with a remote provider. Items for further " +
       "charities have the status 503; repeat the batch to validate more of them.",
@@ -80,15 +76,10 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
     present: async (caller, done) =>
       (await readDonations(context, caller, done)).map(({ donation, totalDonations }) => {
         const details = presentDonation(donation);
-        return {
-          donation_id: details.id,
-          amount_cents: details.amount_cents,
-          charity_name: details.charity_name,
-          ein: details.ein,
-          nonprofit_id: details.nonprofit_id,
-          total_donations: totalDonations,
-          donation_details: [details],
-        };
+        const { id, amount_cents, charity_name, ein, nonprofit_id } = details;
+        const shown = { donation_id: id, amount_cents, charity_name, ein, nonprofit_id };
+        const others = { total_donations: totalDonations, donation_details: [details] };
+        return Object.assign(shown, others);
       }),
   });
 
@@ -99,75 +90,64 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
   ...rangeOfDays(query.start_date, query.end_date),
 });
 
-const listOf = ({ reads, bulkLists, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
-  listEndpoint(
-    {
-      method: "get",
-      path: "/charities/donations",
-      requestsPerSecond: REQUESTS_PER_SECOND,
-      description: {
-        operationId: "listDonations",
-        tag: TAG,
-        summary: "List donations, newest first",
-        details:
-          "Includes refunded donations. A donation is listed if it matches all filters. CSV and NDJSON have all matching " +
-          "donations, unless page or page_size is given.",
-        responseHeaders: {
-          Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page. Only of JSON.',
+const listOf = ({ reads, bulkLists, streaming, publicBaseUrl }: AppContext) =>
+  listEndpoint(streaming, "/charities/donations", {
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    operationId: "listDonations",
+    tag: TAG,
+    summary: "List donations, newest first",
+    details:
+      "Includes refunded donations. A donation is listed if it matches all filters. CSV and NDJSON have all matching " +
+      "donations, unless page or page_size is given.",
+    responseHeaders: {
+      Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page. Only of JSON.',
+    },
+    errors: ["query_timeout"],
+    schemas: { query: listQuery, response: listResponse },
+    exported: { name: "donations", columns: DONATION_COLUMNS },
+    handle: ({ ctx, owner, query }) => {
+      const filter = filterOf(query);
+      const { page, page_size: pageSize } = query;
+      const offset = (page - 1) * pageSize;
+      const readPage = async () =>
+        (await listDonations(reads, owner, filter, { offset, limit: pageSize })).map(
+          presentDonation,
+        );
+      return {
+        json: async () => {
+          const [totalItems, donations] = await Promise.all([
+            countDonations(reads, owner, filter),
+            readPage(),
+          ]);
+          const totalPages = Math.ceil(totalItems / pageSize);
+          if (page < totalPages) {
+            setNextLink(ctx, publicBaseUrl(), { page: String(page + 1) });
+          }
+          return {
+            total_items: totalItems,
+            total_pages: totalPages,
+            page,
+            page_size: pageSize,
+            donations,
+          };
         },
-        errors: ["query_timeout"],
-      },
-      schemas: { query: listQuery, response: listResponse },
-      exported: { name: "donations", columns: DONATION_COLUMNS },
-      handle: ({ ctx, caller, query }) => {
-        const owner = accountModeOf(caller);
-        const filter = filterOf(query);
-        const { page, page_size: pageSize } = query;
-        const offset = (page - 1) * pageSize;
-        const readPage = async () =>
-          (await listDonations(reads, owner, filter, { offset, limit: pageSize })).map(
-            presentDonation,
-          );
-        return {
-          json: async () => {
-            const [totalItems, donations] = await Promise.all([
-              countDonations(reads, owner, filter),
-              readPage(),
-            ]);
-            const totalPages = Math.ceil(totalItems / pageSize);
-            if (page < totalPages) {
-              setNextLink(ctx, publicBaseUrl(), { page: String(page + 1) });
-            }
-            return {
-              total_items: totalItems,
-              total_pages: totalPages,
-              page,
-              page_size: pageSize,
-              donations,
-            };
-          },
-          rows: () =>
-            pageOrAll(ctx, ["page", "page_size"], readPage, () =>
-              presentPages(listAllDonations(bulkLists, owner, filter), presentDonation),
-            ),
-        };
-      },
+        rows: () =>
+          pageOrAll(ctx, ["page", "page_size"], readPage, () =>
+            presentPages(listAllDonations(bulkLists, owner, filter), presentDonation),
+          ),
+      };
     },
-    streaming,
-  );
+  });
 
-const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
-  writeEndpoints({
-    path: "/refund/donations",
-    description: {
-      tag: TAG,
-      operationId: "refundDonation",
-      summary: "Refund a donation",
-      details:
-        "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
-        "Refunding a donation again returns the first refund.",
-      errors: ["record_not_found"],
-    },
+const refundEndpoints = (context: AppContext) =>
+  writeEndpoints("/refund/donations", {
+    tag: TAG,
+    operationId: "refundDonation",
+    summary: "Refund a donation",
+    details:
+      "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
+      "Refunding a donation again returns the first refund.",
+    errors: ["record_not_found"],
     schemas: { item: refundBody, result: refundResponse },
     example: { id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22", reason: "order cancelled" },
     checkItem: (item) => (isBlankId(item) ? "donation id is required" : null),
@@ -188,36 +168,31 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       })),
   });
 
-const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
-  keyEndpoint({
-    method: "post",
-    path: "/charities/subscribe",
+const subscribeEndpoint = (context: AppContext) =>
+  keyEndpoint("post", "/charities/subscribe", {
     requestsPerSecond: REQUESTS_PER_SECOND,
-    description: {
-      operationId: "subscribeToDonations",
-      tag: TAG,
-      summary: "Activate the donation subscription",
-      details:
-        "Adds the flat-rate and the metered donation item to the organization's subscription. Required once before live " +
-        "donations; repeating it changes nothing. Send no body. A test key does not enable live donations.",
-      errors: ["request_invalid"],
-    },
+    operationId: "subscribeToDonations",
+    tag: TAG,
+    summary: "Activate the donation subscription",
+    details:
+      "Adds the flat-rate and the metered donation item to the organization's subscription. Required once before live " +
+      "donations; repeating it changes nothing. Send no body. A test key does not enable live donations.",
+    errors: ["request_invalid"],
     schemas: { response: subscribeResponse },
-    handle: async ({ caller }) => {
-      await subscribeToDonations({ db, clock, billing }, accountModeOf(caller));
+    handle: async ({ owner }) => {
+      await subscribeToDonations(context, owner);
       return {
         success: true,
         message:
-          caller.mode === "live"
+          owner.mode === "live"
             ? "the donation subscription is active"
             : "the donation subscription is active in test mode; live donations need the production key",
       };
     },
   });
 
-export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
-  charitySearchEndpoint(context, {
-    path: "/charities/search",
+export const charityEndpoints = (context: AppContext) => [
+  charitySearchEndpoint(context, "/charities/search", {
     requestsPerSecond: REQUESTS_PER_SECOND,
     tag: TAG,
     details:

@@ -1,5 +1,5 @@
 import { longText, metadata } from "../../modules/records/fields.rules.ts";
-import { booleanParameter } from "../http/parseRequest.ts";
+import { booleanParameter, optional } from "../http/parseRequest.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 
 /*
@@ -8,28 +8,20 @@ import { attribution, idempotencyKey } from "../../modules/registrations/registr
 
 /** Of new records. */
 export const recordFields = {
-  attribution: attribution()
-    .optional()
-    .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
-  metadata: metadata()
-    .optional()
-    .meta({ description: "JSON object of at most 8 levels and 64 KiB, to filter by." }),
-  idempotency_key: idempotencyKey().optional().meta({
-    description:
-      "A later request with the same key returns the original record. Empty is the same as omitted.",
-  }),
+  attribution: optional(attribution(), "A tag to filter by.", "newsletter"),
+  metadata: optional(metadata(), "JSON object of at most 8 levels and 64 KiB, to filter by."),
+  idempotency_key: optional(
+    idempotencyKey(),
+    "A later request with the same key returns the original record. Empty is the same as omitted.",
+  ),
 };
 
 /** Of refunds. */
-export const reasonField = longText()
-  .optional()
-  .meta({ description: "Stored with the refund.", examples: ["order cancelled"] });
+export const reasonField = optional(longText(), "Stored with the refund.", "order cancelled");
 
 /** The parameter of lists that finds records without an attribution: an empty attribution filter is no filter. */
 export const withoutAttribution = () =>
-  booleanParameter()
-    .optional()
-    .meta({ description: "`true` lists only records without an attribution." });
+  optional(booleanParameter(), "`true` lists only records without an attribution.");
 
 /** Returns what `refine` needs to reject a query with both this parameter and `without_attribution`. */
 export const oneAttribution = (

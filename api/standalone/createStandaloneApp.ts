@@ -4,14 +4,14 @@ import type { Page, RequestContext } from "../http/requestContext.ts";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { StandaloneContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
 import { picturePages } from "./picturePages.ts";
 import { publicPages } from "./publicPages.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
-import { eventEndpoints } from "./eventEndpoints.ts";
+import { eventsEndpoint } from "./eventsEndpoint.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
 import { signedWebhooks } from "./signedWebhooks.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
@@ -23,18 +23,15 @@ organization. Trees and bottles are billed and can be refunded. Each organizatio
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
 /** Creates the app of the organizations' interface; a demo adds its own pages. */
-export const createStandaloneApp = (
-  context: StandaloneContext,
-  demo: readonly Page[] = [],
-): App => {
+export const createStandaloneApp = (context: AppContext, demo: readonly Page[] = []): App => {
   const endpoints = [
     ...registrationEndpoints({ ...context, refunds: createRefundWriter(context) }),
     ...charityEndpoints(context),
     ...evidenceEndpoints(context),
     ...usageEndpoints(context),
-    ...eventEndpoints(context),
+    eventsEndpoint(context),
     ...webhookEndpoints(context, { accountType: "organization", prefix: "" }),
-    statsEndpoint({ ...context, db: context.reads }),
+    statsEndpoint(context),
     ...dashboardEndpoints(context),
   ];
   const checkKey = async ({ req: { headers } }: RequestContext): Promise<Caller> => {

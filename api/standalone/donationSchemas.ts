@@ -15,7 +15,7 @@ import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
-import { bodyObject, queryObject } from "../http/parseRequest.ts";
+import { bodyObject, queryObject, responseObject, optional } from "../http/parseRequest.ts";
 import { oneAttribution, withoutAttribution, reasonField, recordFields } from "./clientFields.ts";
 
 const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
@@ -27,49 +27,40 @@ export const donateBody = bodyObject({
     .max(MAXIMUM_CENTS, `must be ${AMOUNT_MUST_BE}`)
     .meta({ description: "US cents.", examples: [500] }),
   currency: currencyField(),
-  ein: einField()
-    .optional()
-    .meta({
-      description: "EIN, with or without the dash. Empty is the same as omitted.",
-      examples: ["53-0196605"],
-    }),
-  nonprofit_id: textOrNumber(200)
-    .transform(emptyAsNull)
-    .optional()
-    .meta({ description: "The charity's id from a search. Empty is the same as omitted." }),
-  charity_name: shortText().transform(blankAsNull).optional().meta({
-    description:
-      "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
-  }),
+  ein: optional(
+    einField(),
+    "EIN, with or without the dash. Empty is the same as omitted.",
+    "53-0196605",
+  ),
+  nonprofit_id: optional(
+    textOrNumber(200).transform(emptyAsNull),
+    "The charity's id from a search. Empty is the same as omitted.",
+  ),
+  charity_name: optional(
+    shortText().transform(blankAsNull),
+    "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
+  ),
   ...recordFields,
 }).meta({ id: "NewDonation", description: "One of ein and nonprofit_id is required." });
 
 const donationCount = () => total("The organization's donations that are not refunded.");
 
-export const donateResponse = z
-  .strictObject({
-    donation_id: z.string(),
-    amount_cents: z.int().min(1),
-    charity_name: z.string(),
-    ein: z.string(),
-    nonprofit_id: z.string(),
-    total_donations: donationCount(),
-    donation_details: z.array(donationJson),
-  })
-  .meta({ id: "RecordedDonation" });
+export const donateResponse = responseObject("RecordedDonation", {
+  donation_id: z.string(),
+  ...donationJson.pick({ amount_cents: true, charity_name: true, ein: true, nonprofit_id: true })
+    .shape,
+  total_donations: donationCount(),
+  donation_details: z.array(donationJson),
+});
 
 export const listQuery = queryObject({
-  attribution: attribution()
-    .optional()
-    .meta({ description: "Only donations with this attribution.", examples: ["newsletter"] }),
+  attribution: optional(attribution(), "Only donations with this attribution.", "newsletter"),
   without_attribution: withoutAttribution(),
-  metadata_key: shortText()
-    .optional()
-    .meta({ description: "Only donations whose metadata has this key." }),
-  metadata_value: longText().optional().meta({
-    description:
-      "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
-  }),
+  metadata_key: optional(shortText(), "Only donations whose metadata has this key."),
+  metadata_value: optional(
+    longText(),
+    "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
+  ),
   start_date: firstDay(),
   end_date: lastDay(),
   page: page(),
@@ -79,42 +70,34 @@ export const listQuery = queryObject({
   .refine(
     ({ metadata_key, metadata_value }) =>
       metadata_value === undefined || metadata_key !== undefined,
-    {
-      path: ["metadata_value"],
-      error: "requires metadata_key",
-    },
+    { path: ["metadata_value"], error: "requires metadata_key" },
   );
 
-export const listResponse = z
-  .strictObject({
-    total_items: total("Number of matches on all pages."),
-    total_pages: total("0 if nothing matches."),
-    page: z.int().min(1),
-    page_size: z.int().min(1),
-    donations: z.array(donationJson),
-  })
-  .meta({ id: "DonationPage" });
+export const listResponse = responseObject("DonationPage", {
+  total_items: total("Number of matches on all pages."),
+  total_pages: total("0 if nothing matches."),
+  page: z.int().min(1),
+  page_size: z.int().min(1),
+  donations: z.array(donationJson),
+});
 
-export const subscribeResponse = z
-  .strictObject({ success: z.boolean(), message: z.string() })
-  .meta({ id: "DonationSubscription" });
+export const subscribeResponse = responseObject("DonationSubscription", {
+  success: z.boolean(),
+  message: z.string(),
+});
 
 export const refundBody = bodyObject({
-  id: recordId().meta({ description: "The donation's id." }),
+  id: recordId().describe("The donation's id."),
   reason: reasonField,
-  idempotency_key: idempotencyKey()
-    .optional()
-    .meta({ description: "Belongs to the donation that it is first used for." }),
-  metadata: metadata().optional().meta({ description: "Stored with the refund." }),
+  idempotency_key: optional(idempotencyKey(), "Belongs to the donation that it is first used for."),
+  metadata: optional(metadata(), "Stored with the refund."),
 }).meta({ id: "NewDonationRefund" });
 
-export const refundResponse = z
-  .strictObject({
-    refunded_amount_cents: z.int().min(1),
-    total_donations: donationCount(),
-    refund_details: z.array(donationJson),
-    refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
-  })
-  .meta({ id: "DonationRefund" });
+export const refundResponse = responseObject("DonationRefund", {
+  refunded_amount_cents: z.int().min(1),
+  total_donations: donationCount(),
+  refund_details: z.array(donationJson),
+  refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
+});
 
 export const TAG = "charities";

@@ -10,14 +10,18 @@ import { evidenceSummary, presentEvidenceSummary } from "../endpoints/presentEvi
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 
-const summaryEndpoint = (context: EvidenceContext): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/evidence",
-    description: {
+const treeQuery = queryObject({
+  evidence_stage: evidenceStage().describe(
+    "For tests, with any key: simulates that the trees have reached this stage. Nothing is stored, and all dates are that of the registration.",
+  ),
+});
+
+export const evidenceEndpoints = (context: EvidenceContext) => {
+  const readEvidence = createEvidenceReader(context);
+  return [
+    keyEndpoint("get", "/evidence", {
       operationId: "readEvidenceSummary",
       tag: "evidence",
       summary: "Read the evidence summary of all organizations",
@@ -27,31 +31,17 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint =>
         "are those of the simulation and are marked; otherwise none of them counts.",
       responseHeaders: EVIDENCE_HEADERS,
       errors: ["query_timeout"],
-    },
-    schemas: { response: evidenceSummary },
-    handle: async ({ ctx, caller }) => {
-      const summary = await readSharedSummary(context, caller.mode);
-      // It is renewed when trees are planted, which may be at any time.
-      return renderEvidence(ctx, presentEvidenceSummary(summary, context.publicBaseUrl()), {
-        isLasting: false,
-        isSimulated: summary.isSimulated,
-      });
-    },
-  });
-
-const treeQuery = queryObject({
-  evidence_stage: evidenceStage().meta({
-    description:
-      "For tests, with any key: simulates that the trees have reached this stage. Nothing is stored, and all dates are that of the registration.",
-  }),
-});
-
-const treeEndpoint = (context: EvidenceContext): Endpoint => {
-  const readEvidence = createEvidenceReader(context);
-  return keyEndpoint({
-    method: "get",
-    path: "/evidence/tree/:id",
-    description: {
+      schemas: { response: evidenceSummary },
+      handle: async ({ ctx, caller }) => {
+        const summary = await readSharedSummary(context, caller.mode);
+        // It is renewed when trees are planted, which may be at any time.
+        return renderEvidence(ctx, presentEvidenceSummary(summary, context.publicBaseUrl()), {
+          isLasting: false,
+          isSimulated: summary.isSimulated,
+        });
+      },
+    }),
+    keyEndpoint("get", "/evidence/tree/:id", {
       operationId: "readTreeEvidence",
       tag: "evidence",
       summary: "Read the evidence of a tree registration",
@@ -61,22 +51,16 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
       pathParameters: { id: "The registration's id." },
       responseHeaders: EVIDENCE_HEADERS,
       errors: ["record_not_found", "query_timeout"],
-    },
-    schemas: { query: treeQuery, response: treeEvidence },
-    handle: async ({ ctx, caller: { accountId, mode }, query }) => {
-      const stage = query.evidence_stage ?? null;
-      const selection = { accountId, mode, id: pathParameter(ctx, "id") };
-      const { evidence, isComplete } = await readEvidence(selection, stage);
-      return renderEvidence(ctx, presentTreeEvidence(evidence, context.publicBaseUrl()), {
-        isOfStage: stage !== null,
-        isLasting: isComplete,
-        isSimulated: evidence.isSimulated,
-      });
-    },
-  });
+      schemas: { query: treeQuery, response: treeEvidence },
+      handle: async ({ ctx, owner, query: { evidence_stage: stage = null } }) => {
+        const selection = { ...owner, id: pathParameter(ctx, "id") };
+        const { evidence, isComplete } = await readEvidence(selection, stage);
+        return renderEvidence(ctx, presentTreeEvidence(evidence, context.publicBaseUrl()), {
+          isOfStage: stage !== null,
+          isLasting: isComplete,
+          isSimulated: evidence.isSimulated,
+        });
+      },
+    }),
+  ];
 };
-
-export const evidenceEndpoints = (context: EvidenceContext): readonly Endpoint[] => [
-  summaryEndpoint(context),
-  treeEndpoint(context),
-];

@@ -34,14 +34,11 @@ const simulatedPhotoPage: Page = {
 
 /** Serves the logos of organizations as operators gave them. No browser takes them for anything but pictures. */
 const logoPage = (db: CommonQueryMethods): Page => {
-  const logos = createPageCache(
-    (hashes) =>
-      findLogoFiles(
-        db,
-        hashes.filter((hash) => HASH.test(hash)),
-      ),
-    ({ type, file }) => ({ file: tag(pictureOf(`image/${type}`, file)) }),
-  );
+  const logos = createPageCache({
+    isName: (hash) => HASH.test(hash),
+    find: (hashes) => findLogoFiles(db, hashes),
+    render: ({ type, file }) => ({ file: tag(pictureOf(`image/${type}`, file)) }),
+  });
   return {
     path: "/media/logos/:hash",
     run: async (ctx) => {

@@ -25,12 +25,9 @@ import { renderPage } from "../pages/renderPage.ts";
 /** Lets other sites embed what a path has, follow its redirects and read its errors. */
 export const openToAll =
   (run: Page["run"]): Page["run"] =>
-  (ctx, next) => {
-    ctx.set({
-      "Access-Control-Allow-Origin": "*",
-      "Cross-Origin-Resource-Policy": "cross-origin",
-    });
-    return run(ctx, next);
+  (ctx) => {
+    ctx.set({ "Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin" });
+    return run(ctx);
   };
 
 /** Pages are rendered once in this time, and a revoked certificate is gone after it. */
@@ -41,16 +38,24 @@ const CACHE_CONTROL = "public, max-age=10";
 /** What a name has: its formats, or the name that has replaced it. */
 type Shown<Offered extends string> = Readonly<Record<Offered, Tagged>> | string;
 
+type PageSource<Found, Value extends Shown<string>> = {
+  /** Whether a name has the form of one. */
+  readonly isName: (name: string) => boolean;
+  /** Returns what is known of the names that exist. */
+  readonly find: (names: readonly string[]) => Promise<ReadonlyMap<string, Found>>;
+  /** Returns null if the name has nothing. */
+  readonly render: (found: Found, name: string) => Promise<Value | null> | Value;
+};
+
 /**
  * Caches for some seconds what names have. Concurrent readers share one read of the database. Names that have nothing take
  * no room, and are looked up together, so made-up names cost little.
- * @param find returns what is known of the names that exist
- * @param render returns null if the name has nothing
  */
-export const createPageCache = <Found, Value extends Shown<string>>(
-  find: (names: readonly string[]) => Promise<ReadonlyMap<string, Found>>,
-  render: (found: Found, name: string) => Promise<Value | null> | Value,
-): LRUCache<string, Value> => {
+export const createPageCache = <Found, Value extends Shown<string>>({
+  isName,
+  find,
+  render,
+}: PageSource<Found, Value>): LRUCache<string, Value> => {
   const lookUp = createLookups(find);
   return new LRUCache({
     maxSize: CACHED_BYTES,
@@ -60,7 +65,7 @@ export const createPageCache = <Found, Value extends Shown<string>>(
         : Object.values(shown).reduce((sum, { body }) => sum + body.length, 0),
     ttl: CACHED_MS,
     fetchMethod: async (name) => {
-      const found = await lookUp(name);
+      const found = isName(name) ? await lookUp(name) : null;
       return found === null ? undefined : ((await render(found, name)) ?? undefined);
     },
   });
@@ -92,22 +97,19 @@ type Format = keyof typeof SUFFIXES;
 /** Formats without which people are shown a page that says so, and programs an error. */
 const FOR_PEOPLE: ReadonlySet<Format> = new Set(["page", "card"]);
 
-type Kind<Found, Offered extends Format> = {
+type Kind<Found, Offered extends Format> = PageSource<Found, Shown<Offered>> & {
   readonly kind: "dashboard" | "certificate";
   /** The name of the last part of their paths. */
   readonly parameter: string;
   readonly formats: readonly Offered[];
   readonly headers?: Readonly<Record<string, string>>;
-  /** See `createPageCache`. */
-  readonly find: (names: readonly string[]) => Promise<ReadonlyMap<string, Found>>;
-  readonly render: (found: Found, name: string) => Promise<Shown<Offered> | null>;
 };
 
 const pagesOf = <Found, Offered extends Format>(
   publicBaseUrl: () => string,
-  { kind, parameter, formats, headers = {}, find, render }: Kind<Found, Offered>,
+  { kind, parameter, formats, headers = {}, ...source }: Kind<Found, Offered>,
 ): readonly Page[] => {
-  const cache = createPageCache(find, render);
+  const cache = createPageCache(source);
   const redirect = (ctx: RequestContext, name: string, suffix: string): void => {
     ctx.status = 301;
     ctx.set("Cache-Control", CACHE_CONTROL);
@@ -148,11 +150,8 @@ const dashboardPages = (context: EvidenceContext): readonly Page[] =>
     kind: "dashboard",
     parameter: "slug",
     formats: ["json", "badge", "card", "page"],
-    find: (slugs) =>
-      findDashboards(
-        context.db,
-        slugs.filter((slug) => SLUG.safeParse(slug).success),
-      ),
+    isName: (slug) => SLUG.safeParse(slug).success,
+    find: (slugs) => findDashboards(context.db, slugs),
     render: async (found, slug) => {
       if (found.ownSlug !== slug) {
         return found.ownSlug;
@@ -176,11 +175,8 @@ const certificatePages = ({ db, planting, publicBaseUrl }: EvidenceContext): rea
     formats: ["json", "page"],
     // The URL is for those who were given it, not for search engines.
     headers: { "X-Robots-Tag": "noindex, nofollow" },
-    find: (tokens) =>
-      findCertificates(
-        db,
-        tokens.filter((token) => CERTIFICATE_TOKEN.test(token)),
-      ),
+    isName: (token) => CERTIFICATE_TOKEN.test(token),
+    find: (tokens) => findCertificates(db, tokens),
     render: async (certificate, token) => {
       const certified = await readCertified(db, certificate);
       if (certified === null) {

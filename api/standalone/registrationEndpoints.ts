@@ -15,29 +15,25 @@ import { presentSearched } from "../../runtime/presentPages.ts";
 import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { LINK_HEADER, pagedList, rangeOfDays } from "../http/listPages.ts";
-import type { Endpoint } from "../http/endpoint.ts";
-import type { StandaloneContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import { KIND_NAMES, listQuery, SCHEMAS } from "./registrationSchemas.ts";
 import { writeEndpoints } from "./writeEndpoints.ts";
 
-type EndpointContext = StandaloneContext & { readonly refunds: RefundWriter };
+type EndpointContext = AppContext & { readonly refunds: RefundWriter };
 
 const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId, mode, kind });
 
-const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpoint[] => {
+const registerEndpoints = (kind: Kind, context: EndpointContext) => {
   const names = KIND_NAMES[kind];
-  return writeEndpoints({
-    path: names.registerPath,
-    description: {
-      tag: names.plural,
-      operationId: `register${names.title}s`,
-      summary: `Register ${names.plural}`,
-      details:
-        "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
-        "A known idempotency_key returns the original record and bills nothing.",
-      errors: ["subscription_inactive", "daily_limit_reached", "queue_full"],
-    },
+  return writeEndpoints(names.registerPath, {
+    tag: names.plural,
+    operationId: `register${names.title}s`,
+    summary: `Register ${names.plural}`,
+    details:
+      "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
+      "A known idempotency_key returns the original record and bills nothing.",
+    errors: ["subscription_inactive", "daily_limit_reached", "queue_full"],
     schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
     example: {
       count: 3,
@@ -80,66 +76,52 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
   return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
 };
 
-const listOf = (kind: Kind, context: EndpointContext): Endpoint => {
+const listOf = (kind: Kind, context: EndpointContext) => {
   const names = KIND_NAMES[kind];
-  return listEndpoint(
-    {
-      method: "get",
-      path: names.registerPath,
-      description: {
-        operationId: `list${names.title}s`,
-        tag: names.plural,
-        summary: `List ${names.noun} registrations`,
-        details:
-          "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
-          "in one response, or page by page with `first`. The totals cover all registrations, whatever the filters.",
-        responseHeaders: LINK_HEADER,
-      },
-      schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
-      exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
-      handle: ({ ctx, caller, query }) => {
-        const owner = ownerOf(caller, kind);
-        const filter = {
-          id: query.id,
-          attribution: attributionOf(query.attribution_key, query.without_attribution),
-          metadata: query.metadata,
-          ...rangeOfDays(query.created_at, query.end_at),
-        };
-        const { after: startingAfter = null, first: limit = null } = query;
-        const { pages, readTotals } = listRegistrations(context, owner, filter, {
-          startingAfter,
-          limit,
-        });
-        return pagedList(
-          ctx,
-          {
-            limit,
-            found: () => presentSearched(pages, presentRegistration),
-            readHead: async () => headOf(kind, await readTotals()),
-            linkOf: ({ id }) => ({ after: id }),
-          },
-          context,
-        );
-      },
+  return listEndpoint(context.streaming, names.registerPath, {
+    operationId: `list${names.title}s`,
+    tag: names.plural,
+    summary: `List ${names.noun} registrations`,
+    details:
+      "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
+      "in one response, or page by page with `first`. The totals cover all registrations, whatever the filters.",
+    responseHeaders: LINK_HEADER,
+    schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
+    exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
+    handle: ({ ctx, caller, query }) => {
+      const owner = ownerOf(caller, kind);
+      const filter = {
+        id: query.id,
+        attribution: attributionOf(query.attribution_key, query.without_attribution),
+        metadata: query.metadata,
+        ...rangeOfDays(query.created_at, query.end_at),
+      };
+      const { after: startingAfter = null, first: limit = null } = query;
+      const { pages, readTotals } = listRegistrations(context, owner, filter, {
+        startingAfter,
+        limit,
+      });
+      return pagedList(ctx, context, {
+        limit,
+        found: () => presentSearched(pages, presentRegistration),
+        readHead: async () => headOf(kind, await readTotals()),
+        linkOf: ({ id }) => ({ after: id }),
+      });
     },
-    context.streaming,
-  );
+  });
 };
 
-const refundEndpoints = (kind: Kind, { refunds }: EndpointContext): readonly Endpoint[] => {
+const refundEndpoints = (kind: Kind, { refunds }: EndpointContext) => {
   const names = KIND_NAMES[kind];
-  return writeEndpoints({
-    path: names.refundPath,
-    description: {
-      tag: names.plural,
-      operationId: `refund${names.title}s`,
-      summary: `Refund a ${names.noun} registration, in full or in part`,
-      details:
-        "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
-        "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
-        "original refund and refunds nothing.",
-      errors: ["outside_billing_cycle", "record_not_found"],
-    },
+  return writeEndpoints(names.refundPath, {
+    tag: names.plural,
+    operationId: `refund${names.title}s`,
+    summary: `Refund a ${names.noun} registration, in full or in part`,
+    details:
+      "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
+      "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
+      "original refund and refunds nothing.",
+    errors: ["outside_billing_cycle", "record_not_found"],
     schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },
     example: {
       id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
@@ -165,7 +147,7 @@ const refundEndpoints = (kind: Kind, { refunds }: EndpointContext): readonly End
 };
 
 /** The endpoints of trees and bottles, which differ only in names. */
-export const registrationEndpoints = (context: EndpointContext): readonly Endpoint[] =>
+export const registrationEndpoints = (context: EndpointContext) =>
   KINDS.flatMap((kind) =>
     [
       registerEndpoints(kind, context),

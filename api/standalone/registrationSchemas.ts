@@ -8,7 +8,13 @@ import {
   idempotencyKey,
 } from "../../modules/registrations/registrations.rules.ts";
 import { firstDay, lastDay, pageLength, pageStart } from "../http/listPages.ts";
-import { bodyObject, queryObject } from "../http/parseRequest.ts";
+import {
+  bodyObject,
+  queryObject,
+  responseObject,
+  optional,
+  wholeNumber,
+} from "../http/parseRequest.ts";
 import { oneAttribution, reasonField, recordFields, withoutAttribution } from "./clientFields.ts";
 
 /** How the standalone interface names trees and bottles; everything else is the same for both. */
@@ -59,16 +65,14 @@ const metadataParameter = z
     }
   })
   .pipe(filteredMetadata)
-  .meta({
-    description: `A JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs, as JSON; each of them must match.`,
-  });
+  .describe(
+    `A JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs, as JSON; each of them must match.`,
+  );
 
 export const listQuery = queryObject({
-  attribution_key: attribution()
-    .optional()
-    .meta({ description: "Attribution to match.", examples: ["newsletter"] }),
+  attribution_key: optional(attribution(), "Attribution to match.", "newsletter"),
   without_attribution: withoutAttribution(),
-  id: z.string().optional().meta({ description: "Id of one registration." }),
+  id: optional(z.string(), "Id of one registration."),
   created_at: firstDay(),
   end_at: lastDay(),
   metadata: metadataParameter.optional(),
@@ -77,56 +81,44 @@ export const listQuery = queryObject({
   after: pageStart(),
 }).refine(...oneAttribution("attribution_key"));
 
-const units = (description: string) =>
-  z
-    .int()
-    .min(0)
-    .meta({ description, examples: [1200] });
+const units = (description: string) => wholeNumber().meta({ description, examples: [1200] });
 
 const schemasOf = ({ noun, title, plural, ...names }: KindNames) => ({
   registerBody: bodyObject({
     count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
-    fractional_count: fractionalCount().optional().meta({
-      description:
-        "Only for organizations with fractional counting; never billed. Defaults to count.",
-    }),
+    fractional_count: optional(
+      fractionalCount(),
+      "Only for organizations with fractional counting; never billed. Defaults to count.",
+    ),
     ...recordFields,
   }).meta({ id: `New${title}Registration` }),
-  registerResponse: z
-    .strictObject({
-      [names.totalField]: units(`All ${plural} registered and not refunded.`),
-      [names.monthField]: units(
-        "Those registered in the current calendar month, UTC, and not refunded.",
-      ),
-      [names.detailsField]: z.array(registrationJson),
-    })
-    .meta({ id: `${title}Registrations` }),
+  registerResponse: responseObject(`${title}Registrations`, {
+    [names.totalField]: units(`All ${plural} registered and not refunded.`),
+    [names.monthField]: units(
+      "Those registered in the current calendar month, UTC, and not refunded.",
+    ),
+    [names.detailsField]: z.array(registrationJson),
+  }),
   refundBody: bodyObject({
-    id: recordId().meta({ description: `Id of the ${noun} registration.` }),
+    id: recordId().describe(`Id of the ${noun} registration.`),
     reason: reasonField,
-    count: count()
-      .optional()
-      .meta({ description: `Number of ${plural} to refund; all remaining ones if omitted.` }),
-    idempotency_key: idempotencyKey()
-      .optional()
-      .meta({
-        description:
-          "Belongs to the refund that it is first used for: a later request with the same key returns that refund. " +
-          "Empty means none.",
-        examples: ["return-1001-1"],
-      }),
+    count: optional(count(), `Number of ${plural} to refund; all remaining ones if omitted.`),
+    idempotency_key: optional(
+      idempotencyKey(),
+      "Belongs to the refund that it is first used for: a later request with the same key returns that refund. " +
+        "Empty means none.",
+      "return-1001-1",
+    ),
   }).meta({ id: `New${title}Refund` }),
-  refundResponse: z
-    .strictObject({
-      [names.refundedField]: z
-        .int()
-        .min(1)
-        .meta({ description: `Number of ${plural} in this refund.`, examples: [3] }),
-      [names.totalField]: units(`All ${plural} registered and not refunded, after this refund.`),
-      refund_details: z.array(registrationJson),
-      refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
-    })
-    .meta({ id: `${title}Refund` }),
+  refundResponse: responseObject(`${title}Refund`, {
+    [names.refundedField]: z
+      .int()
+      .min(1)
+      .meta({ description: `Number of ${plural} in this refund.`, examples: [3] }),
+    [names.totalField]: units(`All ${plural} registered and not refunded, after this refund.`),
+    refund_details: z.array(registrationJson),
+    refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+  }),
 });
 
 /** Built once, since every request is parsed with them. */

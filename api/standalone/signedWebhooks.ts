@@ -3,7 +3,7 @@ import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookRead
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import type { Context } from "../../runtime/context.ts";
-import type { StandaloneContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { HttpError } from "../http/httpError.ts";
 import type { Page } from "../http/requestContext.ts";
 import { parseRequest } from "../http/parseRequest.ts";
@@ -45,10 +45,10 @@ const plantingWebhook = (context: Context, secrets: readonly string[]): Page => 
 });
 
 /** The webhooks whose signing secrets are set. */
-export const signedWebhooks = (context: StandaloneContext): readonly Page[] => {
-  const { readStripeWebhook: read, plantingCallbackSecrets: secrets } = context;
+export const signedWebhooks = (context: AppContext): readonly Page[] => {
+  const { readStripeWebhook, plantingCallbackSecrets } = context;
   return [
-    ...(read === null ? [] : [stripeWebhook(context, read)]),
-    ...(secrets === null ? [] : [plantingWebhook(context, secrets)]),
-  ];
+    readStripeWebhook && stripeWebhook(context, readStripeWebhook),
+    plantingCallbackSecrets && plantingWebhook(context, plantingCallbackSecrets),
+  ].filter((page) => page !== null);
 };

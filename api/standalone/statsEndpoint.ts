@@ -12,17 +12,16 @@ import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { listStatistics } from "../../modules/dashboard/statistics.sql.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
-import type { Endpoint } from "../http/endpoint.ts";
-import { queryObject } from "../http/parseRequest.ts";
-import type { StandaloneContext } from "../context.ts";
+import { queryObject, responseObject } from "../http/parseRequest.ts";
+import type { AppContext } from "../context.ts";
 
 const statsQuery = queryObject({
-  kind: oneOf(RECORD_KINDS).meta({ description: "What to count." }),
+  kind: oneOf(RECORD_KINDS).describe("What to count."),
   from: firstDay("First day. Defaults to 30 days, or to 12 months, until `to`."),
   to: lastDay("Last day. Defaults to today."),
-  interval: oneOf(INTERVALS).default("day").meta({
-    description: "At most 366 days can be counted by day, and 1,830 by month.",
-  }),
+  interval: oneOf(INTERVALS)
+    .default("day")
+    .describe("At most 366 days can be counted by day, and 1,830 by month."),
   group_by: text(METADATA.length + 500)
     .regex(/^(?:attribution|metadata\..+)$/su, "must be attribution or metadata.KEY")
     .optional()
@@ -33,47 +32,39 @@ const statsQuery = queryObject({
     }),
 });
 
-const statsResponse = z
-  .strictObject({
-    kind: z.enum(RECORD_KINDS),
-    interval: z.enum(INTERVALS),
-    from: z.iso.date(),
-    to: z.iso.date(),
-    stats: z.array(statisticsJson).meta({
-      description:
-        "Oldest first. Without `group_by` every interval has a row; with it, each group that has records in the interval.",
-    }),
-  })
-  .meta({ id: "Statistics" });
+const statsResponse = responseObject("Statistics", {
+  kind: z.enum(RECORD_KINDS),
+  interval: z.enum(INTERVALS),
+  from: z.iso.date(),
+  to: z.iso.date(),
+  stats: z
+    .array(statisticsJson)
+    .describe(
+      "Oldest first. Without `group_by` every interval has a row; with it, each group that has records in the interval.",
+    ),
+});
 
-export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endpoint =>
-  listEndpoint(
-    {
-      method: "get",
-      path: "/stats",
-      description: {
-        operationId: "readStatistics",
-        tag: "statistics",
-        summary: "Count trees, bottles or donations by day or month",
-        details:
-          "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
-          "interval of its record, as in the totals.",
-        errors: ["query_timeout"],
-      },
-      schemas: { query: statsQuery, response: statsResponse },
-      exported: { name: "stats", columns: statisticsJson.keyof().options },
-      handle: ({ caller: { accountId, mode }, query }) => {
-        const { kind, interval, group_by: groupBy = null } = query;
-        const today = clock.now().toISOString().slice(0, 10);
-        const range = rangeOf(query, interval, today);
-        const read = () => listStatistics(db, { accountId, mode, kind, interval, range, groupBy });
-        return {
-          json: async () => ({ kind, interval, ...range, stats: [...(await read())] }),
-          rows: async function* () {
-            yield await read();
-          },
-        };
-      },
+export const statsEndpoint = ({ reads, clock, streaming }: AppContext) =>
+  listEndpoint(streaming, "/stats", {
+    operationId: "readStatistics",
+    tag: "statistics",
+    summary: "Count trees, bottles or donations by day or month",
+    details:
+      "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
+      "interval of its record, as in the totals.",
+    errors: ["query_timeout"],
+    schemas: { query: statsQuery, response: statsResponse },
+    exported: { name: "stats", columns: statisticsJson.keyof().options },
+    handle: ({ owner, query }) => {
+      const { kind, interval, group_by: groupBy = null } = query;
+      const today = clock.now().toISOString().slice(0, 10);
+      const range = rangeOf(query, interval, today);
+      const read = () => listStatistics(reads, { ...owner, kind, interval, range, groupBy });
+      return {
+        json: async () => ({ kind, interval, ...range, stats: [...(await read())] }),
+        rows: async function* () {
+          yield await read();
+        },
+      };
     },
-    streaming,
-  );
+  });

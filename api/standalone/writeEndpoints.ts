@@ -18,7 +18,15 @@ import { inChunks } from "../../runtime/inChunks.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
-import { booleanParameter, bodyObject, parseBody, queryObject } from "../http/parseRequest.ts";
+import {
+  booleanParameter,
+  bodyObject,
+  parseBody,
+  queryObject,
+  responseObject,
+  optional,
+  wholeNumber,
+} from "../http/parseRequest.ts";
 import {
   findWrongKey,
   markReplay,
@@ -46,68 +54,55 @@ const anyItems = bodyObject({
     .max(MAXIMUM_ITEMS, `must be ${ITEMS}`),
 });
 
-const rejectedBatch = z
-  .strictObject({
-    error: z.string(),
-    errors: z
-      .array(
-        z
-          .strictObject({
-            index: z
-              .int()
-              .min(0)
-              .max(MAXIMUM_ITEMS - 1)
-              .meta({ description: "The index of the item in `items`, from 0." }),
-            status: z.int().meta({ description: "The status that the item alone would have had." }),
-            error: z.string(),
-          })
-          .meta({ id: "RejectedItem" }),
-      )
-      .optional()
-      .meta({ description: "All rejected items. Absent if the request itself is invalid." }),
-  })
-  .meta({ id: "RejectedBatch" });
+const rejectedBatch = responseObject("RejectedBatch", {
+  error: z.string(),
+  errors: optional(
+    z.array(
+      responseObject("RejectedItem", {
+        index: wholeNumber()
+          .max(MAXIMUM_ITEMS - 1)
+          .describe("The index of the item in `items`, from 0."),
+        status: z.int().describe("The status that the item alone would have had."),
+        error: z.string(),
+      }),
+    ),
+    "All rejected items. Absent if the request itself is invalid.",
+  ),
+});
 
-const count = (description: string) => z.int().min(0).max(MAXIMUM_ITEMS).meta({ description });
+const count = (description: string) => wholeNumber().max(MAXIMUM_ITEMS).describe(description);
 
-const itemError = z
-  .strictObject({
-    status: z
-      .int()
-      .min(400)
-      .meta({ description: "The status that the item alone would have had." }),
-    body: errorBody,
-  })
-  .meta({ id: "ItemError" });
+const itemError = responseObject("ItemError", {
+  status: z.int().min(400).describe("The status that the item alone would have had."),
+  body: errorBody,
+});
 
 /** Returns the schemas of a batch, whose names begin as that of a single request continues after `New`. */
 const describeBatch = (item: z.ZodType, result: z.ZodType): Endpoint["schemas"] => {
   const title = item.meta()?.id?.replace(/^New/u, "") ?? "";
-  const recorded = z
-    .strictObject({
-      status: z.literal(200),
-      idempotent_replayed: z
-        .boolean()
-        .meta({ description: "Whether an earlier request or item created the record." }),
-      body: result,
-    })
-    .meta({ id: `${title}Success` });
+  const recorded = responseObject(`${title}Success`, {
+    status: z.literal(200),
+    idempotent_replayed: z
+      .boolean()
+      .describe("Whether an earlier request or item created the record."),
+    body: result,
+  });
   return {
     query: batchQuery,
     body: bodyObject({
-      items: z.array(item).min(1).max(MAXIMUM_ITEMS).meta({
-        description: "The bodies of single requests, in the order in which to record them.",
-      }),
+      items: z
+        .array(item)
+        .min(1)
+        .max(MAXIMUM_ITEMS)
+        .describe("The bodies of single requests, in the order in which to record them."),
     }).meta({ id: `New${title}Batch` }),
-    response: z
-      .strictObject({
-        succeeded: count("How many items were recorded, or had been recorded before."),
-        failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
-        results: z
-          .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
-          .meta({ description: "One for each item, in the order of the items." }),
-      })
-      .meta({ id: `${title}Batch` }),
+    response: responseObject(`${title}Batch`, {
+      succeeded: count("How many items were recorded, or had been recorded before."),
+      failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
+      results: z
+        .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
+        .describe("One for each item, in the order of the items."),
+    }),
   };
 };
 
@@ -118,18 +113,14 @@ type AnyEntry = {
   readonly refusal?: DomainError | null;
 };
 
-/** A write that clients request alone or in batches, which have the bodies of many single requests. */
+/** A write that clients request alone or in batches, which have the bodies of many single requests; described as a single one. */
 type WriteDefinition<
   Item extends z.ZodType,
   Result extends z.ZodType,
   Entry extends AnyEntry,
   Done extends { readonly replayed: boolean },
-> = {
-  /** That of the single request. */
-  readonly path: string;
+> = Description & {
   readonly requestsPerSecond?: number;
-  /** Of the single request. */
-  readonly description: Description;
   /** What batches do beyond what is said of each. */
   readonly batchDetails?: string;
   /** The body of the single request, and its response. */
@@ -259,18 +250,19 @@ export const writeEndpoints = <
   Result extends z.ZodType,
   Entry extends AnyEntry,
   Done extends { readonly replayed: boolean },
->({
-  path,
-  requestsPerSecond,
-  description,
-  batchDetails = "",
-  schemas: { item, result },
-  example,
-  checkItem = () => null,
-  accept,
-  write,
-  present,
-}: WriteDefinition<Item, Result, Entry, Done>): readonly [single: Endpoint, batch: Endpoint] => {
+>(
+  path: string,
+  {
+    batchDetails = "",
+    schemas: { item, result },
+    example,
+    checkItem = () => null,
+    accept,
+    write,
+    present,
+    ...single
+  }: WriteDefinition<Item, Result, Entry, Done>,
+): readonly [single: Endpoint, batch: Endpoint] => {
   const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
     outcomeOf(() => {
       const problem = checkItem(raw) ?? findWrongKey(raw);
@@ -280,11 +272,9 @@ export const writeEndpoints = <
       return accept(parseBody(item, raw), caller);
     });
   return [
-    keyEndpoint<Item, Result>({
-      method: "post",
-      path,
-      ...(requestsPerSecond !== undefined && { requestsPerSecond }),
-      description: { ...description, responseHeaders: REPLAY_HEADER },
+    keyEndpoint<Item, Result>("post", path, {
+      ...single,
+      responseHeaders: REPLAY_HEADER,
       schemas: { body: item, response: result },
       example,
       checkBody: checkItem,
@@ -296,11 +286,9 @@ export const writeEndpoints = <
       },
     }),
     {
-      ...keyEndpoint({
-        method: "post",
-        path: `${path}/batch`,
+      ...keyEndpoint("post", `${path}/batch`, {
+        ...batchDescription(single, batchDetails),
         isBatch: true,
-        description: batchDescription(description, batchDetails),
         schemas: { query: batchQuery, body: anyItems, response: z.unknown() },
         // Keys belong to items: one key for all of them would record only the first.
         checkBody: (body) => findWrongKey(body, "idempotency_key of each item"),

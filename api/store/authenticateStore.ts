@@ -5,7 +5,7 @@ import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { cacheLookups } from "../../modules/accounts/cacheLookups.ts";
 import { listStoresNamed } from "../../modules/stores/stores.sql.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 import { decodeHeader } from "../http/parseRequest.ts";
@@ -39,7 +39,7 @@ const headerOf = (headers: IncomingHttpHeaders, name: keyof typeof ALIASES): str
 export const authenticateStore = ({
   db,
   authenticator,
-}: Pick<StoreAppContext, "db" | "authenticator">) => {
+}: Pick<AppContext, "db" | "authenticator">) => {
   const findBy = (property: "domain" | "userId") =>
     cacheLookups(
       createLookups((names) => listStoresNamed(db, property, names)),

@@ -6,7 +6,7 @@ import {
   orderCertificateUrlEndpoint,
 } from "../endpoints/certificateEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { donationListEndpoint, storeListEndpoint } from "./storeListEndpoints.ts";
 import { errorBody, KEY_ERRORS, presentStoreError } from "./storeErrors.ts";
@@ -25,13 +25,12 @@ const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the c
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
 and test keys spend nothing. Days are in UTC.`;
 
-export const createStoreApp = (context: StoreAppContext): App => {
+export const createStoreApp = (context: AppContext): App => {
   const { platformSecrets } = context;
   const endpoints = [
     verifyEndpoint(context),
     ...KINDS.flatMap((kind) => [registerEndpoint(kind, context), storeListEndpoint(kind, context)]),
-    charitySearchEndpoint(context, {
-      path: "/app/api/charity/search",
+    charitySearchEndpoint(context, "/app/api/charity/search", {
       tag: "donations",
       details:
         "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation.",
@@ -43,8 +42,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
     evidenceEndpoint(context),
     balanceEndpoint(context),
     topUpEndpoint(context),
-    certificateUrlEndpoint(context, {
-      path: "/app/api/certificate_url",
+    certificateUrlEndpoint(context, "/app/api/certificate_url", {
       tag: "impact",
       accountType: "store",
     }),

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
@@ -8,7 +7,7 @@ import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestam
 import { createEvidenceReader, treeNotFound } from "../../modules/planting/readEvidence.ts";
 import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
 import type { EvidenceSelection } from "../../modules/stores/storeTrees.sql.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import {
   EVIDENCE_HEADERS,
   evidenceStage,
@@ -17,9 +16,8 @@ import {
 } from "../endpoints/treeEvidenceSchema.ts";
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import { valueOfAliases } from "./fields.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
@@ -28,15 +26,15 @@ const parameter = () => text(200).transform((given) => given.trim());
 const recordId = () => z.string().optional();
 
 const query = queryObject({
-  tree_id: recordId().meta({
-    description: "The tree record. If absent, the newest record that matches the other parameters.",
-  }),
-  id: recordId().meta({ description: "Alias of tree_id." }),
-  tree: recordId().meta({ description: "Alias of tree_id." }),
-  impact_type: z
-    .literal("trees", { error: "must be trees" })
-    .optional()
-    .meta({ description: "Only trees have evidence." }),
+  tree_id: recordId().describe(
+    "The tree record. If absent, the newest record that matches the other parameters.",
+  ),
+  id: recordId().describe("Alias of tree_id."),
+  tree: recordId().describe("Alias of tree_id."),
+  impact_type: optional(
+    z.literal("trees", { error: "must be trees" }),
+    "Only trees have evidence.",
+  ),
   created_at: parameter()
     .optional()
     .meta({
@@ -48,24 +46,18 @@ const query = queryObject({
   tree_date: parameter()
     .optional()
     .meta({ pattern: TIMESTAMP_PATTERN, description: "Alias of created_at." }),
-  project_public_id: parameter()
-    .optional()
-    .meta({ description: "Only trees of this planting order." }),
-  region: parameter().optional().meta({ description: "Only trees planted in this region." }),
-  evidence_stage: evidenceStage().meta({
-    description:
-      "Simulates that the trees have reached this stage, whatever the project and the region. Permitted only with a test key.",
-  }),
+  project_public_id: optional(parameter(), "Only trees of this planting order."),
+  region: optional(parameter(), "Only trees planted in this region."),
+  evidence_stage: evidenceStage().describe(
+    "Simulates that the trees have reached this stage, whatever the project and the region. Permitted only with a test key.",
+  ),
 });
 
 const response = treeEvidence
   .extend({
     created_at: z.iso.datetime(),
-    region: z.string().meta({ description: "Empty until the planting site is known." }),
-    evidence_count: z
-      .int()
-      .min(0)
-      .meta({ description: "Number of milestones that carry evidence." }),
+    region: z.string().describe("Empty until the planting site is known."),
+    evidence_count: wholeNumber().describe("Number of milestones that carry evidence."),
   })
   .meta({ id: "StoreEvidence" });
 
@@ -110,34 +102,29 @@ const presentStoreEvidence = (
   };
 };
 
-export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
+export const evidenceEndpoint = (app: AppContext) => {
   const readEvidence = createEvidenceReader(app);
-  return keyEndpoint({
-    method: "get",
-    path: "/app/api/evidence",
-    description: {
-      operationId: "evidence",
-      tag: "impact",
-      summary: "Read the planting evidence of a tree record",
-      details:
-        "Returns the newest record that matches. A record that was refunded in full is found only by its id. The milestones are those of the standalone interface.",
-      responseHeaders: {
-        ...EVIDENCE_HEADERS,
-        "Cache-Control":
-          "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
-      },
-      errors: ["record_not_found", "query_timeout"],
+  return keyEndpoint("get", "/app/api/evidence", {
+    operationId: "evidence",
+    tag: "impact",
+    summary: "Read the planting evidence of a tree record",
+    details:
+      "Returns the newest record that matches. A record that was refunded in full is found only by its id. The milestones are those of the standalone interface.",
+    responseHeaders: {
+      ...EVIDENCE_HEADERS,
+      "Cache-Control":
+        "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
     },
+    errors: ["record_not_found", "query_timeout"],
     schemas: { query, response },
-    handle: async ({ ctx, caller, query: given }) => {
+    handle: async ({ ctx, owner, query: given }) => {
       const stage = given.evidence_stage ?? null;
-      if (stage !== null && caller.mode !== "test") {
+      if (stage !== null && owner.mode !== "test") {
         throw invalidRequest("evidence_stage: is permitted only with test keys");
       }
       const selection = selectionOf(given, stage);
       // Many records may have to be read to find those of a project or a region.
       const isSearch = selection.projectPublicId !== null || selection.region !== null;
-      const owner = accountModeOf(caller);
       const id = await findMatchingTreeId(isSearch ? app.reads : app.db, owner, selection);
       if (id === null) {
         throw treeNotFound();

@@ -15,6 +15,7 @@ import {
   notes,
   orderId,
 } from "../../modules/stores/customers.rules.ts";
+import { optional } from "../http/parseRequest.ts";
 
 export const KEY_MODES = { live: "PROD", test: "TEST" } as const satisfies Record<Mode, string>;
 
@@ -63,19 +64,18 @@ export const dollars = ({ minimum, maximum }: Range) => {
     .meta({ ...range, multipleOf: 0.01 });
 };
 
-const EMAIL = { examples: ["ann@example.com"] };
-const ID = { description: "The customer's id in the shop.", examples: ["7701"] };
+const EMAIL = "ann@example.com";
 
 /** The fields of a write's body that describe its customer and order. The body is transformed by `withOneEmail`. */
 export const orderFields = {
   customer_name: customerName()
     .optional()
     .meta({ examples: ["Ann Lee"] }),
-  customer_email: customerEmail().optional().meta(EMAIL),
-  email: customerEmail()
+  customer_email: customerEmail()
     .optional()
-    .meta({ description: "Alias of customer_email.", ...EMAIL }),
-  customer_id: customerId().optional().meta(ID),
+    .meta({ examples: [EMAIL] }),
+  email: optional(customerEmail(), "Alias of customer_email.", EMAIL),
+  customer_id: optional(customerId(), "The customer's id in the shop.", "7701"),
   order_id: orderId()
     .optional()
     .meta({ examples: ["#1001"] }),
@@ -115,9 +115,7 @@ export const withOneEmail = <Body extends Texts<"customer_email" | "email">>({
   customer_email: valueOfAliases({ customer_email: body.customer_email, email }),
 });
 
-export const notesField = notes()
-  .optional()
-  .meta({ description: "Stored with the record.", examples: ["loyalty redemption"] });
+export const notesField = optional(notes(), "Stored with the record.", "loyalty redemption");
 
 /** Returns the customer and order of a write; a blank text means that none was given. */
 export const customerDetailsOf = (
@@ -132,20 +130,15 @@ export const customerDetailsOf = (
 
 /** The query parameters that select a customer's records; blank ones are ignored. */
 export const customerParameters = {
-  customer_name: customerName()
-    .optional()
-    .meta({ description: "A part of the name, in any case.", examples: ["ann"] }),
-  customer_email: customerEmail()
-    .optional()
-    .meta({ description: "The whole email address, in any case.", ...EMAIL }),
+  customer_name: optional(customerName(), "A part of the name, in any case.", "ann"),
+  customer_email: optional(customerEmail(), "The whole email address, in any case.", EMAIL),
   email: orderFields.email,
   customer_id: orderFields.customer_id,
-  customer: anyCustomer()
-    .optional()
-    .meta({
-      description: "A part of the name, the whole email address or the whole id.",
-      examples: ["ann"],
-    }),
+  customer: optional(
+    anyCustomer(),
+    "A part of the name, the whole email address or the whole id.",
+    "ann",
+  ),
 };
 
 export const customerFilterOf = (

@@ -1,25 +1,21 @@
 import { z } from "zod";
-import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { getStore } from "../../modules/stores/manageStores.ts";
 import { readStoreImpact } from "../../modules/stores/readStoreImpact.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
-import { queryObject } from "../http/parseRequest.ts";
-import type { StoreAppContext } from "../context.ts";
+import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
+import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
 
 /* What a store reads of itself: its key, its balance and its totals. */
 
 const lowBalanceFields = {
-  low_balance: z
-    .boolean()
-    .meta({ description: "Whether the balance is below the low-balance threshold." }),
-  low_balance_threshold_cents: z.int().min(0),
+  low_balance: z.boolean().describe("Whether the balance is below the low-balance threshold."),
+  low_balance_threshold_cents: wholeNumber(),
 };
 
 /** Test keys spend nothing, so their balance is never low. */
@@ -28,33 +24,25 @@ const presentLowBalance = (mode: Mode, store: Parameters<typeof isBalanceLow>[0]
   low_balance_threshold_cents: store.lowBalanceCents,
 });
 
-const verification = z
-  .strictObject({
-    status: z.literal(SUCCESS),
-    shop_domain: z.string(),
-    key_mode: keyMode(),
-    features: z
-      .strictObject({
-        tree_planting: z.boolean(),
-        plastic_removal: z.boolean(),
-        donations: z.boolean(),
-      })
-      .meta({ id: "StoreFeatures" }),
-    ...lowBalanceFields,
-  })
-  .meta({ id: "KeyVerification" });
+const verification = responseObject("KeyVerification", {
+  status: z.literal(SUCCESS),
+  shop_domain: z.string(),
+  key_mode: keyMode(),
+  features: responseObject("StoreFeatures", {
+    tree_planting: z.boolean(),
+    plastic_removal: z.boolean(),
+    donations: z.boolean(),
+  }),
+  ...lowBalanceFields,
+});
 
-export const verifyEndpoint = ({ db }: StoreAppContext): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/app/api/verify",
-    description: {
-      operationId: "verifyKey",
-      tag: "store",
-      summary: "Check a key",
-    },
+export const verifyEndpoint = ({ db }: AppContext) =>
+  keyEndpoint("get", "/app/api/verify", {
+    operationId: "verifyKey",
+    tag: "store",
+    summary: "Check a key",
     schemas: { response: verification },
-    handle: async ({ caller: { accountId, mode } }) => {
+    handle: async ({ owner: { accountId, mode } }) => {
       const store = await getStore(db, accountId);
       return {
         status: SUCCESS,
@@ -76,96 +64,80 @@ const CURSOR_MUST_BE = "must be a next_cursor";
 
 const ledgerQuery = queryObject({
   limit: limitParameter,
-  cursor: z
-    .string({ error: CURSOR_MUST_BE })
-    .regex(/^\d{0,18}$/u, CURSOR_MUST_BE)
-    .optional()
-    .meta({ description: "The next_cursor of the previous page." }),
+  cursor: optional(
+    z.string({ error: CURSOR_MUST_BE }).regex(/^\d{0,18}$/u, CURSOR_MUST_BE),
+    "The next_cursor of the previous page.",
+  ),
 });
 
-const balance = z
-  .strictObject({
-    key_mode: keyMode(),
-    balance_cents: z
-      .int()
-      .min(0)
-      .nullable()
-      .meta({ description: "Null with a test key, because test keys spend nothing." }),
-    ...lowBalanceFields,
-    prices: z
-      .strictObject({ tree_cents: z.int().min(0), bottle_cents: z.int().min(0) })
-      .meta({ id: "StorePrices" }),
-    entries: z.array(ledger.json).meta({ description: "Newest first; empty with a test key." }),
-    ...pageFields,
-  })
-  .meta({ id: "Balance" });
+const balance = responseObject("Balance", {
+  key_mode: keyMode(),
+  balance_cents: wholeNumber()
+    .nullable()
+    .describe("Null with a test key, because test keys spend nothing."),
+  ...lowBalanceFields,
+  prices: responseObject("StorePrices", {
+    tree_cents: wholeNumber(),
+    bottle_cents: wholeNumber(),
+  }),
+  entries: z.array(ledger.json).describe("Newest first; empty with a test key."),
+  ...pageFields,
+});
 
-export const balanceEndpoint = (context: StoreAppContext): Endpoint =>
-  listEndpoint(
-    {
-      method: "get",
-      path: "/app/api/balance",
-      description: {
-        operationId: "balance",
-        tag: "store",
-        summary: "Read the balance, the prices and the ledger",
-        details: "CSV and NDJSON have the whole ledger, unless limit is given.",
-        errors: ["query_timeout"],
-      },
-      schemas: { query: ledgerQuery, response: balance },
-      exported: { name: "balance", columns: ledger.columns },
-      handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
-        const after = cursor || null;
-        const owner = { accountId, mode };
-        const { readPage, rows } = readsOf(ledger, context, ctx, owner, {}, { after, limit });
-        return {
-          json: async () => {
-            const store = await getStore(context.db, accountId);
-            const { rows: entries, ...next } = await readPage();
-            // What was written since the store was read is among the newest entries.
-            const newest = after === null ? entries[0] : undefined;
-            const balanceCents = newest?.balance_cents ?? store.balanceCents;
-            return {
-              key_mode: KEY_MODES[mode],
-              balance_cents: mode === "live" ? balanceCents : null,
-              ...presentLowBalance(mode, { ...store, balanceCents }),
-              prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
-              entries,
-              ...next,
-            };
-          },
-          rows,
-        };
-      },
+export const balanceEndpoint = (context: AppContext) =>
+  listEndpoint(context.streaming, "/app/api/balance", {
+    operationId: "balance",
+    tag: "store",
+    summary: "Read the balance, the prices and the ledger",
+    details: "CSV and NDJSON have the whole ledger, unless limit is given.",
+    errors: ["query_timeout"],
+    schemas: { query: ledgerQuery, response: balance },
+    exported: { name: "balance", columns: ledger.columns },
+    handle: ({ ctx, owner, query: { limit, cursor } }) => {
+      const { accountId, mode } = owner;
+      const after = cursor || null;
+      const { readPage, rows } = readsOf(ledger, context, ctx, owner, {}, { after, limit });
+      return {
+        json: async () => {
+          const store = await getStore(context.db, accountId);
+          const { rows: entries, ...next } = await readPage();
+          // What was written since the store was read is among the newest entries.
+          const newest = after === null ? entries[0] : undefined;
+          const balanceCents = newest?.balance_cents ?? store.balanceCents;
+          return {
+            key_mode: KEY_MODES[mode],
+            balance_cents: mode === "live" ? balanceCents : null,
+            ...presentLowBalance(mode, { ...store, balanceCents }),
+            prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
+            entries,
+            ...next,
+          };
+        },
+        rows,
+      };
     },
-    context.streaming,
-  );
+  });
 
-const stats = z
-  .strictObject({
-    trees: z.int().min(0),
-    plastic_bottles: z.int().min(0),
-    donations: z.number().min(0).meta({ description: "US dollars." }),
-    co2_kg: z.number().min(0).meta({
-      description:
-        "Carbon that the trees are projected to bind over their lifetime; bottles do not count.",
-    }),
-    customer_scoped: z.boolean().meta({ description: "Whether the totals cover one customer." }),
-  })
-  .meta({ id: "ImpactStats" });
+const stats = responseObject("ImpactStats", {
+  trees: wholeNumber(),
+  plastic_bottles: wholeNumber(),
+  donations: z.number().min(0).describe("US dollars."),
+  co2_kg: z
+    .number()
+    .min(0)
+    .describe(
+      "Carbon that the trees are projected to bind over their lifetime; bottles do not count.",
+    ),
+  customer_scoped: z.boolean().describe("Whether the totals cover one customer."),
+});
 
-export const statsEndpoint = (context: StoreAppContext): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/app/api/impact/stats",
-    description: {
-      operationId: "impactStats",
-      tag: "impact",
-      summary: "Read the totals of the store or of one customer",
-      details: "Refunded units and donations are not included.",
-      errors: ["query_timeout"],
-    },
+export const statsEndpoint = (context: AppContext) =>
+  keyEndpoint("get", "/app/api/impact/stats", {
+    operationId: "impactStats",
+    tag: "impact",
+    summary: "Read the totals of the store or of one customer",
+    details: "Refunded units and donations are not included.",
+    errors: ["query_timeout"],
     schemas: { query: queryObject(customerParameters), response: stats },
-    handle: ({ caller, query }) =>
-      readStoreImpact(context, accountModeOf(caller), customerFilterOf(query)),
+    handle: ({ owner, query }) => readStoreImpact(context, owner, customerFilterOf(query)),
   });

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../runtime/errorStatus.ts";
 import type { DocumentedError } from "../http/endpoint.ts";
+import { responseObject } from "../http/parseRequest.ts";
 
 const STORE_CODES = {
   request_invalid: "INVALID_PARAMETER",
@@ -36,12 +37,10 @@ const STORE_CODES = {
   internal_error: "INTERNAL_ERROR",
 } as const satisfies Record<ApiErrorCode, string>;
 
-export const errorBody = z
-  .strictObject({
-    error: z.string(),
-    code: z.enum([...new Set(Object.values(STORE_CODES))]),
-  })
-  .meta({ id: "Error" });
+export const errorBody = responseObject("Error", {
+  error: z.string(),
+  code: z.enum([...new Set(Object.values(STORE_CODES))]),
+});
 
 export const presentStoreError: PresentError = (code, error) => ({
   error,

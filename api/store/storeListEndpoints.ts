@@ -7,12 +7,12 @@ import { conditionsOf, orderId } from "../../modules/stores/customers.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
-import type { Description, Endpoint } from "../http/endpoint.ts";
+import type { Description } from "../http/endpoint.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { firstDay, integerUpTo, startOfDay } from "../http/listPages.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KIND_NAMES, unlessBlank } from "./fields.ts";
 
 const DEFAULT_LIMIT = 20;
@@ -20,19 +20,19 @@ const MAXIMUM_LIMIT = 100;
 
 export const limitParameter = integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMIT })
   .default(DEFAULT_LIMIT)
-  .meta({
-    description: `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
-  });
+  .describe(
+    `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
+  );
 
 export const pageFields = {
   has_more: z.boolean(),
-  next_cursor: z.string().meta({ description: "Empty on the last page." }),
+  next_cursor: z.string().describe("Empty on the last page."),
 };
 
 /** Returns functions that read a list: a page of it, and the rows of a file. */
 export const readsOf = <Json extends z.ZodObject>(
   list: StoreList<Json>,
-  { db, bulkLists }: Pick<StoreAppContext, "db" | "bulkLists">,
+  { db, bulkLists }: Pick<AppContext, "db" | "bulkLists">,
   ctx: RequestContext,
   owner: AccountMode,
   filter: ImpactFilter,
@@ -74,19 +74,17 @@ const cursorParameter = z
 
 const listQuery = queryObject({
   ...customerParameters,
-  order_id: orderId()
-    .optional()
-    .meta({
-      description: "The order, with or without its #. In a URL, write # as %23.",
-      examples: ["1001"],
-    }),
+  order_id: optional(
+    orderId(),
+    "The order, with or without its #. In a URL, write # as %23.",
+    "1001",
+  ),
   start_date: firstDay("The first day, UTC."),
-  end_date: date()
-    .optional()
-    .meta({
-      description: "The day after the last one, UTC; its records are not included.",
-      examples: ["2025-07-01"],
-    }),
+  end_date: optional(
+    date(),
+    "The day after the last one, UTC; its records are not included.",
+    "2025-07-01",
+  ),
   limit: limitParameter,
   after_created_at: cursorParameter,
 });
@@ -105,85 +103,61 @@ const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
  * @param definition.id of the response's schema
  */
 const buildList = <Json extends z.ZodObject>(
-  {
-    path,
-    name,
-    id,
-    ...description
-  }: Description & { readonly path: string; readonly name: string; readonly id: string },
+  { db, reads, bulkLists, streaming }: AppContext,
   list: StoreList<Json>,
-  { db, reads, bulkLists, streaming }: StoreAppContext,
-): Endpoint => {
-  const response = z
-    .strictObject({
-      [name]: z.array(list.json),
-      count: z.int().min(0).meta({ description: "Records on this page." }),
-      ...pageFields,
-    })
-    .meta({ id });
-  return listEndpoint(
-    {
-      method: "get",
-      path,
-      description: {
-        ...description,
-        details: `${description.details ?? ""} CSV and NDJSON have all of them, unless limit is given.`,
-        errors: ["query_timeout"],
-      },
-      schemas: { query: listQuery, response },
-      exported: { name, columns: list.columns },
-      handle: ({ ctx, caller: { accountId, mode }, query }) => {
-        const { limit, after_created_at: after = null } = query;
-        const filter = impactFilterOf(query);
-        // Many records may have to be read to find those of a customer or an order.
-        const isSearch = conditionsOf({ ...filter, from: undefined, until: undefined }).length > 0;
-        const pools = { db: isSearch ? reads : db, bulkLists };
-        const owner = { accountId, mode };
-        const { readPage, rows } = readsOf(list, pools, ctx, owner, filter, { after, limit });
-        return {
-          json: async () => {
-            const { rows: page, ...next } = await readPage();
-            return { [name]: page, count: page.length, ...next };
-          },
-          rows,
-        };
-      },
+  path: string,
+  { name, id, ...description }: Description & { readonly name: string; readonly id: string },
+) => {
+  const response = responseObject(id, {
+    [name]: z.array(list.json),
+    count: wholeNumber().describe("Records on this page."),
+    ...pageFields,
+  });
+  return listEndpoint(streaming, path, {
+    ...description,
+    details: `${description.details ?? ""} CSV and NDJSON have all of them, unless limit is given.`,
+    errors: ["query_timeout"],
+    schemas: { query: listQuery, response },
+    exported: { name, columns: list.columns },
+    handle: ({ ctx, owner, query }) => {
+      const { limit, after_created_at: after = null } = query;
+      const filter = impactFilterOf(query);
+      // Many records may have to be read to find those of a customer or an order.
+      const isSearch = conditionsOf({ ...filter, from: undefined, until: undefined }).length > 0;
+      const pools = { db: isSearch ? reads : db, bulkLists };
+      const { readPage, rows } = readsOf(list, pools, ctx, owner, filter, { after, limit });
+      return {
+        json: async () => {
+          const { rows: page, ...next } = await readPage();
+          return { [name]: page, count: page.length, ...next };
+        },
+        rows,
+      };
     },
-    streaming,
-  );
+  });
 };
 
-export const storeListEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
+export const storeListEndpoint = (kind: Kind, context: AppContext) => {
   const { path, title, plural, listField } = KIND_NAMES[kind];
-  return buildList(
-    {
-      path,
-      operationId: `list${title}s`,
-      tag: plural,
-      name: listField,
-      id: `${title}Records`,
-      summary: `List the store's ${plural}`,
-      details:
-        "Returns the records in the key's mode that match every filter, newest first. Empty filters are ignored.",
-    },
-    STORE_LISTS[plural],
-    context,
-  );
+  return buildList(context, STORE_LISTS[plural], path, {
+    operationId: `list${title}s`,
+    tag: plural,
+    name: listField,
+    id: `${title}Records`,
+    summary: `List the store's ${plural}`,
+    details:
+      "Returns the records in the key's mode that match every filter, newest first. Empty filters are ignored.",
+  });
 };
 
-export const donationListEndpoint = (context: StoreAppContext): Endpoint =>
-  buildList(
-    {
-      path: "/app/api/charity/donations",
-      operationId: "listDonations",
-      tag: "donations",
-      name: "donations",
-      id: "DonationRecords",
-      summary: "List the store's donations",
-      details:
-        "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
-        "filters are ignored.",
-    },
-    STORE_LISTS.donations,
-    context,
-  );
+export const donationListEndpoint = (context: AppContext) =>
+  buildList(context, STORE_LISTS.donations, "/app/api/charity/donations", {
+    operationId: "listDonations",
+    tag: "donations",
+    name: "donations",
+    id: "DonationRecords",
+    summary: "List the store's donations",
+    details:
+      "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
+      "filters are ignored.",
+  });

@@ -5,7 +5,7 @@ import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { FEATURES } from "../../modules/stores/stores.rules.ts";
 import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
-import type { Endpoint, KeyDefinition } from "../http/endpoint.ts";
+import type { Definition } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
 
@@ -18,10 +18,9 @@ const hashRequest = (body: object): string => {
 };
 
 type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodType> = Omit<
-  KeyDefinition<z.ZodType, Body, ResponseBody, Promise<string>>,
-  "handle" | "method" | "checkBody"
+  Definition<z.ZodType, Body, ResponseBody, unknown>,
+  "handle" | "checkBody"
 > & {
-  readonly operation: StoreOperation;
   /** Builds the body of the response on success; null if `write` does. */
   readonly responseBody: ((body: z.output<Body>, caller: Caller) => z.output<ResponseBody>) | null;
   readonly write: (
@@ -34,45 +33,33 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
 /**
  * Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response.
  */
-export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>({
-  operation,
-  responseBody,
-  write,
-  description,
-  ...definition
-}: WriteDefinition<Body, ResponseBody>): Endpoint => {
+export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>(
+  operation: StoreOperation,
+  path: string,
+  { responseBody, write, errors = [], ...definition }: WriteDefinition<Body, ResponseBody>,
+) => {
   const feature = FEATURES[operation];
-  return keyEndpoint<Body, ResponseBody>({
+  return keyEndpoint<Body, ResponseBody>("post", path, {
     ...definition,
-    method: "post",
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
-    description: {
-      ...description,
-      errors: [
-        ...(feature === null ? [] : (["feature_disabled", "balance_insufficient"] as const)),
-        ...(description.errors ?? []),
-        "queue_full",
-      ],
-      requestHeaders: {
-        "Idempotency-Key": {
-          description:
-            `Any text of at most ${SHORT_TEXT_LENGTH} characters. The write is done once; a repeat gets the first response, byte for ` +
-            "byte, with a production key at any later time. Another body under the same key is a 400.",
-          maxLength: SHORT_TEXT_LENGTH,
-        },
-      },
-      responseHeaders: {
-        "Idempotent-Replayed": "`true` if this is the response to an earlier request.",
-        ...(feature === null
-          ? {}
-          : { "Record-Id": "The id of the recorded registration or donation, as in the lists." }),
-      },
+    errors: [
+      ...(feature === null ? [] : (["feature_disabled", "balance_insufficient"] as const)),
+      ...errors,
+      "queue_full",
+    ],
+    idempotencyKey:
+      `Any text of at most ${SHORT_TEXT_LENGTH} characters. The write is done once; a repeat gets the first response, byte for ` +
+      "byte, with a production key at any later time. Another body under the same key is a 400.",
+    responseHeaders: {
+      "Idempotent-Replayed": "`true` if this is the response to an earlier request.",
+      ...(feature === null
+        ? {}
+        : { "Record-Id": "The id of the recorded registration or donation, as in the lists." }),
     },
-    handle: async ({ ctx, caller, body }) => {
+    handle: async ({ ctx, caller, owner, body }) => {
       const key = readIdempotencyKey(ctx);
       const requested: StoreWrite = {
-        accountId: caller.accountId,
-        mode: caller.mode,
+        ...owner,
         operation,
         idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
         responseBody: responseBody === null ? "" : JSON.stringify(responseBody(body, caller)),

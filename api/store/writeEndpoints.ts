@@ -1,9 +1,8 @@
 import { z } from "zod";
 import { newId } from "../../runtime/newId.ts";
 import { count, textOrNumber, text } from "../../modules/records/fields.rules.ts";
-import type { Endpoint } from "../http/endpoint.ts";
-import { bodyObject } from "../http/parseRequest.ts";
-import type { StoreAppContext } from "../context.ts";
+import { bodyObject, responseObject, optional } from "../http/parseRequest.ts";
+import type { AppContext } from "../context.ts";
 import {
   customerDetailsOf,
   notesField,
@@ -47,26 +46,20 @@ const unitsOf = (body: z.output<(typeof REGISTRATION_BODIES)[Kind]>): number =>
 const ORDER = { customer_name: "Ann Lee", order_id: "#1001" };
 const EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
 
-export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
+export const registerEndpoint = (kind: Kind, context: AppContext) => {
   const { operation, path, title, plural, verb, countField } = KIND_NAMES[kind];
-  const response = z
-    .strictObject({
-      status: z.literal(SUCCESS),
-      [countField]: z.int().min(1),
-      customer_name: z.string(),
-      order_id: z.string(),
-    })
-    .meta({ id: `${title}Receipt` });
-  return storeWriteEndpoint({
-    operation,
-    path,
-    description: {
-      operationId: `${verb.toLowerCase()}${title}s`,
-      tag: plural,
-      summary: `${verb} ${plural} for a customer or an order`,
-      details: "With a production key, the price is deducted from the store's balance.",
-      errors: ["daily_limit_reached"],
-    },
+  const response = responseObject(`${title}Receipt`, {
+    status: z.literal(SUCCESS),
+    [countField]: z.int().min(1),
+    customer_name: z.string(),
+    order_id: z.string(),
+  });
+  return storeWriteEndpoint(operation, path, {
+    operationId: `${verb.toLowerCase()}${title}s`,
+    tag: plural,
+    summary: `${verb} ${plural} for a customer or an order`,
+    details: "With a production key, the price is deducted from the store's balance.",
+    errors: ["daily_limit_reached"],
     schemas: { body: REGISTRATION_BODIES[kind], response },
     example: EXAMPLES[kind],
     responseBody: (body) => ({
@@ -101,8 +94,8 @@ const donationFields = bodyObject({
     description: "US dollars with at most two decimals. Required under one of its three names.",
     examples: [12.5],
   }),
-  amount: donated().meta({ description: "Alias of amount_dollars." }),
-  donation_amount: donated().meta({ description: "Alias of amount_dollars." }),
+  amount: donated().describe("Alias of amount_dollars."),
+  donation_amount: donated().describe("Alias of amount_dollars."),
   currency: currencyField(),
   ...orderFields,
 });
@@ -118,28 +111,22 @@ const donationBody = donationFields
   })
   .meta({ id: "NewStoreDonation" });
 
-const donationResponse = z
-  .strictObject({
-    status: z.literal(SUCCESS),
-    charity_id: z
-      .string()
-      .meta({ description: "As given in the request.", examples: ["53-0196605"] }),
-    amount: z.number().meta({ description: "US dollars.", examples: [12.5] }),
-    mode: keyMode(),
-  })
-  .meta({ id: "StoreDonation" });
+const donationResponse = responseObject("StoreDonation", {
+  status: z.literal(SUCCESS),
+  charity_id: z
+    .string()
+    .meta({ description: "As given in the request.", examples: ["53-0196605"] }),
+  amount: z.number().meta({ description: "US dollars.", examples: [12.5] }),
+  mode: keyMode(),
+});
 
-export const donateEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint({
-    operation: "donate",
-    path: "/app/api/charity/donate",
-    description: {
-      operationId: "donate",
-      tag: "donations",
-      summary: "Donate to a charity for a customer or an order",
-      details: "With a production key, the amount is deducted from the store's balance.",
-      errors: ["charity_unconfirmed"],
-    },
+export const donateEndpoint = (context: AppContext) =>
+  storeWriteEndpoint("donate", "/app/api/charity/donate", {
+    operationId: "donate",
+    tag: "donations",
+    summary: "Donate to a charity for a customer or an order",
+    details: "With a production key, the amount is deducted from the store's balance.",
+    errors: ["charity_unconfirmed"],
     schemas: { body: donationBody, response: donationResponse },
     example: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
     responseBody: ({ charity_id, cents }, { mode }) => ({
@@ -167,9 +154,7 @@ const REFUND_TYPES = [...KINDS.map((kind) => KIND_NAMES[kind].refundType), "dona
 const refundBody = bodyObject({
   type: oneOf(REFUND_TYPES),
   quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
-  reason: balanceNote()
-    .optional()
-    .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
+  reason: optional(balanceNote(), "Stored with the refund.", "order cancelled"),
   customer_name: selector(orderFields.customer_name),
   customer_email: selector(orderFields.customer_email),
   email: selector(orderFields.email),
@@ -179,34 +164,28 @@ const refundBody = bodyObject({
   .transform(withOneEmail)
   .meta({ id: "NewStoreRefund" });
 
-const refundResponse = z
-  .strictObject({
-    status: z.literal(SUCCESS),
-    mode: keyMode(),
-    refunded_type: z.enum(REFUND_TYPES),
-    count: z.int().min(1),
-  })
-  .meta({ id: "StoreRefund" });
+const refundResponse = responseObject("StoreRefund", {
+  status: z.literal(SUCCESS),
+  mode: keyMode(),
+  refunded_type: z.enum(REFUND_TYPES),
+  count: z.int().min(1),
+});
 
-export const refundEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint({
-    operation: "refund",
-    path: "/app/api/refund",
-    description: {
-      operationId: "refund",
-      tag: "store",
-      summary: "Reverse trees, bottles or donations",
-      details:
-        "Reverses the newest units of the store, or of the given customer or order. The price that was paid for trees " +
-        "and bottles is returned to the balance; donations are not repaid. If fewer units match, nothing changes.",
-      errors: [
-        [
-          "request_invalid",
-          "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
-            `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
-        ],
+export const refundEndpoint = (context: AppContext) =>
+  storeWriteEndpoint("refund", "/app/api/refund", {
+    operationId: "refund",
+    tag: "store",
+    summary: "Reverse trees, bottles or donations",
+    details:
+      "Reverses the newest units of the store, or of the given customer or order. The price that was paid for trees " +
+      "and bottles is returned to the balance; donations are not repaid. If fewer units match, nothing changes.",
+    errors: [
+      [
+        "request_invalid",
+        "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
+          `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
       ],
-    },
+    ],
     schemas: { body: refundBody, response: refundResponse },
     example: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
     responseBody: ({ type, quantity }, { mode }) => ({
@@ -258,29 +237,21 @@ const topUpBody = bodyObject({
   cancel_url: pageUrl("without a payment"),
 }).meta({ id: "NewTopUp" });
 
-const topUpResponse = z
-  .strictObject({
-    status: z.literal(SUCCESS),
-    checkout_url: z.url().meta({ description: "Stripe's page for the payment, for 24 hours." }),
-    amount_dollars: z.number(),
-    reference: z
-      .string()
-      .meta({ description: "The reference of the ledger entry, once it is paid." }),
-  })
-  .meta({ id: "TopUp" });
+const topUpResponse = responseObject("TopUp", {
+  status: z.literal(SUCCESS),
+  checkout_url: z.url().describe("Stripe's page for the payment, for 24 hours."),
+  amount_dollars: z.number(),
+  reference: z.string().describe("The reference of the ledger entry, once it is paid."),
+});
 
-export const topUpEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint({
-    operation: "topup",
-    path: "/app/api/topup",
-    description: {
-      operationId: "topUp",
-      tag: "store",
-      summary: "Create a page where the merchant pays for the balance",
-      details:
-        "Open `checkout_url` in the merchant's browser. The balance rises some seconds after the payment, or days after it " +
-        "with a delayed payment method. A page that is not paid changes nothing.",
-    },
+export const topUpEndpoint = (context: AppContext) =>
+  storeWriteEndpoint("topup", "/app/api/topup", {
+    operationId: "topUp",
+    tag: "store",
+    summary: "Create a page where the merchant pays for the balance",
+    details:
+      "Open `checkout_url` in the merchant's browser. The balance rises some seconds after the payment, or days after it " +
+      "with a delayed payment method. A page that is not paid changes nothing.",
     schemas: { body: topUpBody, response: topUpResponse },
     example: { amount_dollars: 20, success_url: "https://app.example.com/balance" },
     responseBody: null,

@@ -51,8 +51,6 @@ export const stateOfAll = (
 
 /** Who has verified trees: whoever planted them, another organization, or nobody, because all of it is simulated. */
 export type VerifiedBy = "planting_partner" | "third_party" | "simulation";
-
-/** What pages say about it. */
 export const VERIFIED_BY_WORDS: Readonly<Record<VerifiedBy, string>> = {
   planting_partner: "by the planting partner",
   third_party: "by a third party",

@@ -27,19 +27,17 @@ export type StatisticsQuery = AccountMode & {
   readonly groupBy: string | null;
 };
 
-const count = (description: string) => z.int().min(0).meta({ description });
+const count = (description: string) => z.int().min(0).describe(description);
 
 /** The units or donations of an interval, and of a group in it, as clients see them. */
 export const statisticsJson = z
   .strictObject({
-    start: z.iso.date().meta({ description: "The first day of the interval." }),
+    start: z.iso.date().describe("The first day of the interval."),
     group: z
       .string()
       .nullable()
-      .meta({ description: "Null for records without one, for the rest, and without `group_by`." }),
-    is_rest: z
-      .boolean()
-      .meta({ description: "Whether this row sums up the groups that are not listed." }),
+      .describe("Null for records without one, for the rest, and without `group_by`."),
+    is_rest: z.boolean().describe("Whether this row sums up the groups that are not listed."),
     registered: count("Units, or donations, recorded in the interval."),
     refunded: count("Those of them that were refunded, at any later time."),
     net: count("Those that are not refunded."),

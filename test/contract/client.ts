@@ -60,7 +60,11 @@ type RequestOptions = {
 };
 
 type Client = {
-  readonly get: (path: string, headers?: HeaderValues) => Promise<Answer>;
+  readonly get: (
+    path: string,
+    query?: Readonly<Record<string, string>>,
+    headers?: HeaderValues,
+  ) => Promise<Answer>;
   readonly post: (path: string, body?: unknown, headers?: HeaderValues) => Promise<Answer>;
 };
 
@@ -154,7 +158,10 @@ export const createService = ({ standalone, store, settings }: Target): Service 
         request(side, method, path, { headers: { ...own, ...headers }, body }),
       );
     return {
-      get: (path, headers = {}) => call("GET", path, { headers }),
+      get: (path, query = {}, headers = {}) => {
+        const search = new URLSearchParams(query).toString();
+        return call("GET", path + (search && `?${search}`), { headers });
+      },
       post: (path, body, headers = {}) => call("POST", path, { headers, body }),
     };
   };

@@ -10,13 +10,13 @@ const show = (value: unknown): string =>
 const describe = ({ status, text }: Answer): string =>
   `${status} ${text.length > 300 ? `${text.slice(0, 300)}…` : text}`;
 
-export const expectEqual = (what: string, got: unknown, expected: unknown): void => {
+const expectEqual = (what: string, got: unknown, expected: unknown): void => {
   if (!isDeepStrictEqual(got, expected)) {
     throw new Difference(`${what}: expected ${show(expected)}, got ${show(got)}`);
   }
 };
 
-export const expectThat = (holds: boolean, what: string, got: unknown): void => {
+const expectThat = (holds: boolean, what: string, got: unknown): void => {
   if (!holds) {
     throw new Difference(`${what}; got ${show(got)}`);
   }
@@ -26,7 +26,7 @@ export const expectThat = (holds: boolean, what: string, got: unknown): void => 
  * Expects an object to have these fields, among others.
  * @param query what the object was found with, for the message
  */
-export const expectFields = (
+const expectFields = (
   got: object,
   expected: Readonly<Record<string, unknown>>,
   query?: object,
@@ -38,7 +38,7 @@ export const expectFields = (
   }
 };
 
-export const expectStatus = (answer: Answer, ...statuses: readonly number[]): void => {
+const expectStatus = (answer: Answer, ...statuses: readonly number[]): void => {
   if (!statuses.includes(answer.status)) {
     throw new Difference(
       `${answer.request}: expected ${statuses.join(" or ")}, got ${describe(answer)}`,
@@ -70,7 +70,7 @@ const parse = <Schema extends z.ZodType>(answer: Answer, schema: Schema): z.outp
 };
 
 /** Returns the body of a 200, which must match the schema. */
-export const expectBody = <Schema extends z.ZodType>(answer: Answer, schema: Schema) => {
+const expectBody = <Schema extends z.ZodType>(answer: Answer, schema: Schema) => {
   expectStatus(answer, 200);
   return parse(answer, schema);
 };
@@ -87,7 +87,7 @@ const expectMessage = (answer: Answer, message: string, expected: RegExp | strin
 };
 
 /** Expects an error of the standalone interface. */
-export const expectError = (answer: Answer, status: number, message?: RegExp | string): void => {
+const expectError = (answer: Answer, status: number, message?: RegExp | string): void => {
   expectStatus(answer, status);
   const { error } = parse(answer, standaloneError);
   if (message !== undefined) {
@@ -96,18 +96,23 @@ export const expectError = (answer: Answer, status: number, message?: RegExp | s
 };
 
 /** Expects an error of the store interface. */
-export const expectStoreError = (
-  answer: Answer,
-  status: number,
-  code: string,
-  message?: RegExp,
-): void => {
+const expectStoreError = (answer: Answer, status: number, code: string, message?: RegExp): void => {
   expectStatus(answer, status);
   const body = parse(answer, storeError);
   expectEqual(`${answer.request}: code`, body.code, code);
   if (message !== undefined) {
     expectMessage(answer, body.error, message);
   }
+};
+
+export const expect = {
+  equal: expectEqual,
+  that: expectThat,
+  fields: expectFields,
+  status: expectStatus,
+  body: expectBody,
+  error: expectError,
+  storeError: expectStoreError,
 };
 
 /** Bodies that are not a JSON object. */

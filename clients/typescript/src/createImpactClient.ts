@@ -47,7 +47,6 @@ const readNext: ReadNext = ({ headers }) => {
     : Object.fromEntries(new URL(url, "http://localhost").searchParams);
 };
 
-/** Creates a client of the standalone interface. */
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
   const authentication = { Authorization: checkHeaderValue("apiKey", apiKey) };
   const send = createTransport(options, authentication);

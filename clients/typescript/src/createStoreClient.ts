@@ -9,7 +9,6 @@ import type { components, operations } from "./generated/store.ts";
 export type StoreClientOptions = TransportOptions & {
   /** The store's key, `PROD-…` or `TEST-…`. Never use it in a browser, where anyone can read it. */
   readonly apiKey: string;
-  /** The store's domain. */
   readonly shopName?: string;
   /** The store's user id, instead of its domain. */
   readonly userId?: string;

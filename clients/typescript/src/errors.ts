@@ -22,7 +22,6 @@ class CallError extends ImpactError {
 /** An error response of the service. */
 export class ImpactApiError extends CallError {
   override name = "ImpactApiError";
-  /** The HTTP status. */
   declare readonly status: number;
   /** The code of the store-platform interface, such as `INSUFFICIENT_BUDGET`; null on the standalone interface. */
   declare readonly code: string | null;

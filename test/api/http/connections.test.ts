@@ -196,12 +196,7 @@ async function* failAfterOnePage() {
 
 test("an export that fails midway is a reset to a client of HTTP/1.0, which could not tell its end from a whole one", async (t) => {
   const app = new Koa<ApiState>();
-  app.use(
-    handleErrors({
-      logger: pino({ level: "silent" }),
-      presentError: (_code, message) => ({ error: message }),
-    }),
-  );
+  app.use(handleErrors(pino({ level: "silent" }), (_code, message) => ({ error: message })));
   app.use((ctx) => streamText(ctx, failAfterOnePage(), 60_000));
   const { hostname, port } = new URL(await serveApp(t, app));
   const socket = connect(Number(port), hostname).resume();

@@ -181,11 +181,7 @@ export const treeEvidence = z.looseObject({
   timeline: z.array(milestone.extend({ title: z.string(), description: z.string() })),
 });
 
-export const storeEvidence = z.looseObject({
-  tree_id: z.string(),
-  record_id: z.string(),
-  impact_type: z.string().min(1),
-  impact_provider: z.string().min(1),
+export const storeEvidence = treeEvidence.omit({ status: true, provider_meta: true }).extend({
   created_at: timestamp,
   region: z.string(),
   evidence_count: z.int().min(0),

@@ -872,12 +872,21 @@ export interface components {
             readonly public_id?: string;
         };
         readonly RecordedDonation: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 500
+             */
             readonly amount_cents: number;
+            /** @example American Red Cross */
             readonly charity_name: string;
             readonly donation_details: readonly components["schemas"]["Donation"][];
             readonly donation_id: string;
+            /**
+             * @description Empty if the charity has none.
+             * @example 53-0196605
+             */
             readonly ein: string;
+            /** @example irs_530196605 */
             readonly nonprofit_id: string;
             /**
              * Format: int64

@@ -1,17 +1,7 @@
 import { z } from "zod";
 import { atOnce, checksOf, dayOf, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
-import {
-  expectBody,
-  expectEqual,
-  expectError,
-  expectFields,
-  expectStatus,
-  NO_DATES,
-  NO_OBJECTS,
-  queriesOf,
-  rejects,
-} from "../../expectations.ts";
+import { expect, NO_DATES, NO_OBJECTS, queriesOf, rejects } from "../../expectations.ts";
 import { donation } from "../shapes.ts";
 import { donationsOf } from "./donations.ts";
 
@@ -30,21 +20,21 @@ export const donationListChecks: readonly Check[] = [
   contract("has pages of 20 by default", async (t) => {
     await t.donate();
     const body = await t.listDonations();
-    expectFields(body, { page: 1, page_size: 20, total_pages: Math.ceil(body.total_items / 20) });
-    expectEqual("donations", body.donations.length, Math.min(20, body.total_items));
+    expect.fields(body, { page: 1, page_size: 20, total_pages: Math.ceil(body.total_items / 20) });
+    expect.equal("donations", body.donations.length, Math.min(20, body.total_items));
   }),
   contract("lists a donation with what its creation returned", async (t) => {
     const attribution = unique("listed");
     const given = { attribution, metadata: { a: "b" }, idempotency_key: unique("key") };
     const { record } = await t.donate(given);
     const { donations } = await t.listDonations({ attribution });
-    expectEqual("donations", donations.length, 1);
+    expect.equal("donations", donations.length, 1);
     const { created_at: _at, ...fields } = z.object(donation.shape).parse(record);
-    expectFields(donations[0] ?? {}, fields);
+    expect.fields(donations[0] ?? {}, fields);
   }),
   contract("has no pages if nothing matches", async (t) => {
     const body = await t.listDonations({ attribution: unique("none") });
-    expectFields(body, { total_items: 0, total_pages: 0, page: 1, donations: [] });
+    expect.fields(body, { total_items: 0, total_pages: 0, page: 1, donations: [] });
   }),
   contract("pages have every donation once", async (t) => {
     const attribution = unique("pages");
@@ -58,18 +48,18 @@ export const donationListChecks: readonly Check[] = [
       ["1000000", 0],
     ] as const) {
       const body = await t.listDonations({ attribution, page_size: "3", page });
-      expectEqual(`donations on page ${page}`, body.donations.length, length);
-      expectFields(body, { total_items: 7, total_pages: 3, page: Number(page), page_size: 3 });
+      expect.equal(`donations on page ${page}`, body.donations.length, length);
+      expect.fields(body, { total_items: 7, total_pages: 3, page: Number(page), page_size: 3 });
       seen.push(...body.donations.map(({ id }) => id));
     }
-    expectEqual("ids", seen.toSorted(), ids.toSorted());
+    expect.equal("ids", seen.toSorted(), ids.toSorted());
   }),
   contract("page_size goes to 100, and never further", async (t) => {
-    expectEqual("page_size", (await t.listDonations({ page_size: "100" })).page_size, 100);
-    const answer = await t.service.organization().get(`${PATH}?page_size=101`);
-    expectStatus(answer, 200, 400);
+    expect.equal("page_size", (await t.listDonations({ page_size: "100" })).page_size, 100);
+    const answer = await t.service.organization().get(PATH, { page_size: "101" });
+    expect.status(answer, 200, 400);
     if (answer.status === 200) {
-      expectEqual("page_size", (await t.listDonations({ page_size: "101" })).page_size, 100);
+      expect.equal("page_size", (await t.listDonations({ page_size: "101" })).page_size, 100);
     }
   }),
   contract(
@@ -115,22 +105,22 @@ export const donationListChecks: readonly Check[] = [
   contract("refunded donations stay, marked", async (t) => {
     const attribution = unique("refunded");
     const { donation_id: id } = await t.donate({ attribution });
-    expectStatus(await t.refundDonation({ id }), 200);
+    expect.status(await t.refundDonation({ id }), 200);
     const { donations } = await t.listDonations({ attribution });
     const marks = donations.map((item) => item.refunded);
-    expectEqual("refunded", marks, [true]);
+    expect.equal("refunded", marks, [true]);
   }),
   contract("another organization's donations are not listed", async (t) => {
     const attribution = unique("foreign");
     await t.donate({ attribution }, "otherTest");
     await t.expectIds({ attribution }, []);
     const { donations } = await t.listDonations({ attribution }, "otherTest");
-    expectEqual("donations of the other organization", donations.length, 1);
+    expect.equal("donations of the other organization", donations.length, 1);
   }),
   contract("test donations are not listed with the production key", async (t) => {
     const attribution = unique("mode");
     await t.donate({ attribution });
-    expectEqual("total_items", (await t.listDonations({ attribution }, "prod")).total_items, 0);
+    expect.equal("total_items", (await t.listDonations({ attribution }, "prod")).total_items, 0);
   }),
 ];
 
@@ -140,20 +130,20 @@ export const donationRefundChecks: readonly Check[] = [
     const { record, total_donations: total } = await t.donate(gift);
     const given = { reason: "mistake", metadata: { a: 1 }, idempotency_key: unique("key") };
     const answer = await t.refundDonation({ id: record.id, ...given });
-    const body = expectBody(answer, refunded);
+    const body = expect.body(answer, refunded);
     const amounts = { refunded_amount_cents: 321, total_donations: total - 1 };
-    expectFields(body, { ...amounts, refund_id: `refund-${record.id}` });
+    expect.fields(body, { ...amounts, refund_id: `refund-${record.id}` });
     const { id, attribution } = record;
-    expectFields(body.refund_details[0] ?? {}, { id, refunded: true, attribution });
+    expect.fields(body.refund_details[0] ?? {}, { id, refunded: true, attribution });
   }),
   refunds.contract("an unknown donation is a 404", async (t) => {
     for (const id of [crypto.randomUUID(), "unknown", "1", "x".repeat(300)]) {
-      expectError(await t.refundDonation({ id }), 404);
+      expect.error(await t.refundDonation({ id }), 404);
     }
   }),
   refunds.contract("another organization's donation is a 404", async (t) => {
     const { donation_id: id } = await t.donate({}, "otherTest");
-    expectError(await t.refundDonation({ id }), 404);
+    expect.error(await t.refundDonation({ id }), 404);
   }),
   refunds.contract(
     "a missing id is a 400",
@@ -169,18 +159,18 @@ export const donationRefundChecks: readonly Check[] = [
       { metadata: [] },
       { idempotency_key: {} },
     ]) {
-      expectError(await t.refundDonation({ id, ...body }), 400);
+      expect.error(await t.refundDonation({ id, ...body }), 400);
     }
   }),
   refunds.contract("a refunded donation's idempotency_key still returns it", async (t) => {
     const body = { idempotency_key: unique("key") };
     const { donation_id: id } = await t.donate(body);
-    expectStatus(await t.refundDonation({ id }), 200);
-    expectEqual("donation_id", (await t.donate(body)).donation_id, id);
+    expect.status(await t.refundDonation({ id }), 200);
+    expect.equal("donation_id", (await t.donate(body)).donation_id, id);
   }),
   refunds.decision("unknown fields and null are ignored", async (t) => {
     const { donation_id: id } = await t.donate();
     const body = { id, count: 1, foo: 1, reason: null, metadata: null };
-    expectBody(await t.refundDonation(body), refunded);
+    expect.body(await t.refundDonation(body), refunded);
   }),
 ];

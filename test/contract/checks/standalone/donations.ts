@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Difference } from "../../client.ts";
 import type { Answer, Service, StandaloneKey } from "../../client.ts";
-import { expectBody, expectEqual } from "../../expectations.ts";
+import { expect } from "../../expectations.ts";
 import { charity, donation } from "../shapes.ts";
 
 /** The American Red Cross, which providers of US charities know. */
@@ -23,16 +23,16 @@ const donated = z.looseObject({
 
 /** Returns the body of a response to a donation, whose parts must agree. */
 export const readDonated = (answer: Answer) => {
-  const body = expectBody(answer, donated);
+  const body = expect.body(answer, donated);
   const [record] = body.donation_details;
   if (!record) {
     throw new Difference(`${answer.request}: expected the donation in donation_details`);
   }
-  expectEqual("id", record.id, body.donation_id);
-  expectEqual("amount_cents", record.amount_cents, body.amount_cents);
-  expectEqual("charity_name", record.charity_name, body.charity_name);
-  expectEqual("ein", record.ein, body.ein);
-  expectEqual("nonprofit_id", record.nonprofit_id, body.nonprofit_id);
+  expect.equal("id", record.id, body.donation_id);
+  expect.equal("amount_cents", record.amount_cents, body.amount_cents);
+  expect.equal("charity_name", record.charity_name, body.charity_name);
+  expect.equal("ein", record.ein, body.ein);
+  expect.equal("nonprofit_id", record.nonprofit_id, body.nonprofit_id);
   return { ...body, record };
 };
 
@@ -52,16 +52,10 @@ const searchResult = z.looseObject({
 
 type Query = Readonly<Record<string, string>>;
 
-const withQuery = (path: string, query: Query): string =>
-  `${path}?${new URLSearchParams(query).toString()}`;
-
 /** Returns the requests of donations. */
 export const donationsOf = (service: Service) => {
   const listDonations = async (query: Query = {}, key: StandaloneKey = "test") =>
-    expectBody(
-      await service.organization(key).get(withQuery("/charities/donations", query)),
-      donationList,
-    );
+    expect.body(await service.organization(key).get("/charities/donations", query), donationList);
   return {
     listDonations,
     /** Expects a list to have exactly the donations with these ids, in any order. */
@@ -69,8 +63,8 @@ export const donationsOf = (service: Service) => {
       const body = await listDonations({ page_size: "100", ...query });
       const what = JSON.stringify(query);
       const listed = body.donations.map(({ id }) => id);
-      expectEqual(`ids in GET /charities/donations ${what}`, listed.toSorted(), ids.toSorted());
-      expectEqual(`total_items with ${what}`, body.total_items, ids.length);
+      expect.equal(`ids in GET /charities/donations ${what}`, listed.toSorted(), ids.toSorted());
+      expect.equal(`total_items with ${what}`, body.total_items, ids.length);
     },
     donate: async (body: Readonly<Record<string, unknown>> = {}, key: StandaloneKey = "test") =>
       readDonated(
@@ -81,9 +75,6 @@ export const donationsOf = (service: Service) => {
     refundDonation: (body: unknown, key: StandaloneKey = "test"): Promise<Answer> =>
       service.organization(key).post("/refund/donations", body),
     search: async (query: Query = {}) =>
-      expectBody(
-        await service.organization().get(withQuery("/charities/search", query)),
-        searchResult,
-      ),
+      expect.body(await service.organization().get("/charities/search", query), searchResult),
   };
 };

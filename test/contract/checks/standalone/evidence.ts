@@ -3,16 +3,7 @@ import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import { Difference } from "../../client.ts";
 import type { Service, StandaloneKey } from "../../client.ts";
-import {
-  expectBody,
-  expectEqual,
-  expectError,
-  expectFields,
-  expectStatus,
-  expectThat,
-  queriesOf,
-  rejects,
-} from "../../expectations.ts";
+import { expect, queriesOf, rejects } from "../../expectations.ts";
 import { EVIDENCE_SHAPES, evidenceSummary, registeredEvidence, treeEvidence } from "../shapes.ts";
 import type { Milestone } from "../shapes.ts";
 import { registrationsOf } from "./registrations.ts";
@@ -46,8 +37,8 @@ const readEvidence = <Schema extends z.ZodType>(
 export const expectTimeline = (timeline: readonly Milestone[], withEvidence: boolean): void => {
   const events = timeline.map(({ event }) => event);
   const isKnown = TIMELINES.some((shape) => JSON.stringify(shape) === JSON.stringify(events));
-  expectThat(isKnown, "the events must be those of one of the contract's two timelines", events);
-  expectEqual(
+  expect.that(isKnown, "the events must be those of one of the contract's two timelines", events);
+  expect.equal(
     "steps",
     timeline.map(({ step }) => step),
     events.map((_, index) => index + 1),
@@ -57,14 +48,14 @@ export const expectTimeline = (timeline: readonly Milestone[], withEvidence: boo
     if (milestone.status === "pending") {
       isPending = true;
       for (const field of ["date", "timestamp", "evidence"] as const) {
-        expectThat(!(field in milestone), `a pending milestone omits ${field}`, milestone);
+        expect.that(!(field in milestone), `a pending milestone omits ${field}`, milestone);
       }
       continue;
     }
-    expectThat(!isPending, "no completed milestone follows a pending one", events);
-    expectThat(milestone.date !== undefined, "a completed milestone carries date", milestone);
+    expect.that(!isPending, "no completed milestone follows a pending one", events);
+    expect.that(milestone.date !== undefined, "a completed milestone carries date", milestone);
     const { timestamp } = milestone;
-    expectThat(timestamp !== undefined, "a completed milestone carries timestamp", milestone);
+    expect.that(timestamp !== undefined, "a completed milestone carries timestamp", milestone);
     if (withEvidence) {
       readEvidence(milestone, EVIDENCE_SHAPES[milestone.event] ?? z.never());
     }
@@ -78,13 +69,13 @@ export const expectStage = (timeline: readonly Milestone[], stage: string): void
   const last = completed.at(-1)?.event;
   const isReached = last === stage || (stage === "planted_and_verified" && last === "planted");
   const events = completed.map(({ event }) => event);
-  expectThat(isReached, `the timeline must be completed up to ${stage}`, events);
+  expect.that(isReached, `the timeline must be completed up to ${stage}`, events);
 };
 
 const evidenceScene = (service: Service) => ({
   ...registrationsOf("tree")(service),
   readSummary: (key: StandaloneKey = "test", headers = {}) =>
-    service.organization(key).get("/evidence", headers),
+    service.organization(key).get("/evidence", {}, headers),
   readTree: (id: string, query = "") => service.organization().get(`/evidence/tree/${id}${query}`),
 });
 
@@ -95,44 +86,44 @@ const NOT_FOUND = "failed to find tree";
 
 export const evidenceChecks: readonly Check[] = [
   summary.contract("returns the summary with the contract's fields", async (t) => {
-    expectBody(await t.readSummary(), evidenceSummary);
+    expect.body(await t.readSummary(), evidenceSummary);
   }),
   summary.contract("repeated calls return identical content, whatever is registered", async (t) => {
     const first = await t.readSummary();
     await t.register({ count: 1000 });
     const second = await t.readSummary();
-    expectEqual("second response", second.text, first.text);
+    expect.equal("second response", second.text, first.text);
   }),
   summary.contract("the data are those of all organizations", async (t) => {
     const first = await t.readSummary();
     const other = await t.readSummary("otherTest");
-    expectEqual("response to another organization", other.text, first.text);
+    expect.equal("response to another organization", other.text, first.text);
   }),
   summary.decision("If-None-Match gets a 304, also with Cache-Control: no-cache", async (t) => {
     const etag = (await t.readSummary()).headers.get("etag");
-    expectThat(etag !== null, "the response has an ETag", etag);
+    expect.that(etag !== null, "the response has an ETag", etag);
     const headers = { "If-None-Match": etag ?? "", "Cache-Control": "no-cache" };
-    expectStatus(await t.readSummary("test", headers), 304);
+    expect.status(await t.readSummary("test", headers), 304);
   }),
   tree.contract("a new tree has a timeline whose first milestone is completed", async (t) => {
     const { record } = await t.register({ count: 12, attribution: unique("evidence") });
     const answer = await t.readTree(record.id);
-    const body = expectBody(answer, treeEvidence);
+    const body = expect.body(answer, treeEvidence);
     const ids = { tree_id: record.id, record_id: record.id };
-    expectFields(body, ids);
+    expect.fields(body, ids);
     expectTimeline(body.timeline, true);
     const registered = readEvidence(body.timeline[0], registeredEvidence);
     const { count, attribution, fractional_count } = record;
-    expectFields(registered, { ...ids, count, attribution, fractional_count });
+    expect.fields(registered, { ...ids, count, attribution, fractional_count });
     const times = [registered.registered_at, record.created_at].map((time) => Date.parse(time));
-    expectEqual("evidence.registered_at", times[0], times[1]);
+    expect.equal("evidence.registered_at", times[0], times[1]);
   }),
   ...STAGES.map((stage) =>
     tree.contract(`evidence_stage=${stage} simulates that stage`, async (t) => {
       const { record } = await t.register({ count: 12 });
       const answer = await t.readTree(record.id, `?evidence_stage=${stage}`);
-      const body = expectBody(answer, treeEvidence);
-      expectFields(body, { tree_id: record.id, record_id: record.id });
+      const body = expect.body(answer, treeEvidence);
+      expect.fields(body, { tree_id: record.id, record_id: record.id });
       expectTimeline(body.timeline, true);
       expectStage(body.timeline, stage);
     }),
@@ -140,7 +131,7 @@ export const evidenceChecks: readonly Check[] = [
   tree.contract("100 overlapping requests are all answered", async (t) => {
     const { record } = await t.register({ count: 1 });
     const answers = await atOnce(100, () => t.readTree(record.id));
-    expectEqual("statuses", countStatuses(answers), { 200: 100 });
+    expect.equal("statuses", countStatuses(answers), { 200: 100 });
   }),
   tree.contract("another evidence_stage is a 400", async (t) => {
     const { record } = await t.register({ count: 1 });
@@ -150,25 +141,25 @@ export const evidenceChecks: readonly Check[] = [
   }),
   tree.contract("an unknown tree is a 404 with its message", async (t) => {
     for (const id of [crypto.randomUUID(), "unknown", "1", "%20", "a%2Fb", "x".repeat(300)]) {
-      expectError(await t.readTree(id), 404, NOT_FOUND);
+      expect.error(await t.readTree(id), 404, NOT_FOUND);
     }
   }),
   tree.contract("another organization's tree is a 404", async (t) => {
     const { record } = await t.register({ count: 1 }, "otherTest");
     for (const query of ["", "?evidence_stage=planted"]) {
       const answer = await t.readTree(record.id, query);
-      expectError(answer, 404, NOT_FOUND);
+      expect.error(answer, 404, NOT_FOUND);
     }
   }),
   tree.contract("a bottle is a 404", async (t) => {
     const { record } = await registrationsOf("bottle")(t.service).register({ count: 1 });
-    expectError(await t.readTree(record.id), 404, NOT_FOUND);
+    expect.error(await t.readTree(record.id), 404, NOT_FOUND);
   }),
   tree.decision("the status of a simulation is its stage", async (t) => {
     const { record } = await t.register({ count: 1 });
     for (const stage of STAGES) {
       const answer = await t.readTree(record.id, `?evidence_stage=${stage}`);
-      expectEqual("status", expectBody(answer, treeEvidence).status, stage);
+      expect.equal("status", expect.body(answer, treeEvidence).status, stage);
     }
   }),
 ];

@@ -1,7 +1,7 @@
 import { checksOf, atOnce } from "../../check.ts";
 import type { Check, Endpoint } from "../../check.ts";
 import type { Answer, Service } from "../../client.ts";
-import { expectError, expectEqual, expectThat } from "../../expectations.ts";
+import { expect } from "../../expectations.ts";
 
 const ENDPOINTS: readonly Endpoint[] = [
   ["POST", "/plant/trees", { count: 1 }],
@@ -30,10 +30,10 @@ const endpointChecks = ([method, path, body]: Endpoint): readonly Check[] => {
   return [
     path === "/dashboard_url"
       ? contract("a missing key is a 401 with its message", async (t) => {
-          expectError(await t.send({}), 401, "missing Authorization header");
+          expect.error(await t.send({}), 401, "missing Authorization header");
         })
       : contract("a missing key is a 403 with the message invalid API key", async (t) => {
-          expectError(await t.send({}), 403, INVALID);
+          expect.error(await t.send({}), 403, INVALID);
         }),
     contract("an invalid key is a 403 with the message invalid API key", async (t) => {
       const key = t.service.setting("IMPACT_TEST_KEY");
@@ -48,7 +48,7 @@ const endpointChecks = ([method, path, body]: Endpoint): readonly Check[] => {
         key.slice(0, -1),
         `${key},${key}`,
       ]) {
-        expectError(await t.send({ Authorization: invalid }), 403, INVALID);
+        expect.error(await t.send({ Authorization: invalid }), 403, INVALID);
       }
     }),
     contract("a key with the prefix Bearer is a 403", async (t) => {
@@ -62,12 +62,12 @@ const endpointChecks = ([method, path, body]: Endpoint): readonly Check[] => {
         "Token ",
         "Basic ",
       ]) {
-        expectError(await t.send({ Authorization: prefix + key }), 403, INVALID);
+        expect.error(await t.send({ Authorization: prefix + key }), 403, INVALID);
       }
     }),
     contract("a key of the store interface is a 403", async (t) => {
       const key = t.service.setting("STORE_TEST_KEY");
-      expectError(await t.send({ Authorization: key }), 403, INVALID);
+      expect.error(await t.send({ Authorization: key }), 403, INVALID);
     }),
   ];
 };
@@ -80,14 +80,14 @@ export const keyChecks: readonly Check[] = [
     const key = t.service.setting("IMPACT_TEST_KEY");
     const anonymous = (path: string, headers = {}): Promise<Answer> =>
       t.service.request("standalone", "GET", path, { headers });
-    expectError(await anonymous("/plant/trees", { api_key: key }), 403, INVALID);
-    expectError(await anonymous("/plant/trees", { "X-API-Key": key }), 403, INVALID);
-    expectError(await anonymous(`/plant/trees?api_key=${encodeURIComponent(key)}`), 403, INVALID);
+    expect.error(await anonymous("/plant/trees", { api_key: key }), 403, INVALID);
+    expect.error(await anonymous("/plant/trees", { "X-API-Key": key }), 403, INVALID);
+    expect.error(await anonymous(`/plant/trees?api_key=${encodeURIComponent(key)}`), 403, INVALID);
   }),
   authentication.contract("an invalid body without a key is a 403", async (t) => {
     for (const body of ["{", { count: -1 }, ""]) {
       const answer = await t.service.request("standalone", "POST", "/plant/trees", { body });
-      expectError(answer, 403, INVALID);
+      expect.error(answer, 403, INVALID);
     }
   }),
 ];
@@ -119,11 +119,11 @@ const limitChecks = (endpoint: Endpoint): readonly Check[] => {
       const limited = answers.filter(({ status }) => status === 429);
       const accepted = answers.length - limited.length;
       const what = `at most 20 requests a second for ${seconds} s succeed`;
-      expectThat(accepted <= 20 * (seconds + 1), what, accepted);
-      expectThat(limited.length > 0, "requests beyond the limit are refused", limited.length);
+      expect.that(accepted <= 20 * (seconds + 1), what, accepted);
+      expect.that(limited.length > 0, "requests beyond the limit are refused", limited.length);
       for (const answer of limited) {
-        expectError(answer, 429, "rate limit exceeded");
-        expectEqual("Retry-After", answer.headers.get("retry-after"), "1");
+        expect.error(answer, 429, "rate limit exceeded");
+        expect.equal("Retry-After", answer.headers.get("retry-after"), "1");
       }
     }),
     contract("20 requests a second are accepted", async (t) => {
@@ -132,7 +132,7 @@ const limitChecks = (endpoint: Endpoint): readonly Check[] => {
         setTimeout(resolve, 2100);
       });
       const answers = await t.burst(20, endpoint);
-      expectEqual("429s", answers.filter(({ status }) => status === 429).length, 0);
+      expect.equal("429s", answers.filter(({ status }) => status === 429).length, 0);
     }),
   ];
 };
@@ -144,9 +144,9 @@ export const rateLimitChecks: readonly Check[] = [
   rateLimits.contract("each key and endpoint has its own limit", async (t) => {
     await t.burst(60, ["GET", "/charities/search"]);
     const [own] = await t.burst(1, ["GET", "/charities/donations"]);
-    expectEqual("status of another endpoint", own?.status, 200);
+    expect.equal("status of another endpoint", own?.status, 200);
     const headers = { Authorization: t.service.setting("IMPACT_OTHER_TEST_KEY") };
     const other = await t.service.request("standalone", "GET", "/charities/search", { headers });
-    expectEqual("status with another key", other.status, 200);
+    expect.equal("status with another key", other.status, 200);
   }),
 ];

@@ -1,15 +1,7 @@
 import { KIND_NAMES } from "../../../api/contract.ts";
 import { atOnce, checksOf, dayOf, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
-import {
-  expectEqual,
-  expectFields,
-  expectStatus,
-  expectThat,
-  NO_DATES,
-  queriesOf,
-  rejects,
-} from "../../expectations.ts";
+import { expect, NO_DATES, queriesOf, rejects } from "../../expectations.ts";
 import { registrationsOf } from "./registrations.ts";
 import type { Kind } from "./registrations.ts";
 
@@ -32,21 +24,21 @@ export const listChecks = (kind: Kind): readonly Check[] => {
       const texts = { attribution: unique("listed"), idempotency_key: unique("key") };
       const created = await t.register({ count: 4, metadata: { order: "A-1" }, ...texts });
       const { records, total, month } = await t.list({ id: created.record.id });
-      expectEqual("records", records.length, 1);
+      expect.equal("records", records.length, 1);
       const { id, count, idempotency_key: key, metadata, attribution } = created.record;
-      expectFields(records[0] ?? {}, { id, count, idempotency_key: key, metadata, attribution });
-      expectEqual(
+      expect.fields(records[0] ?? {}, { id, count, idempotency_key: key, metadata, attribution });
+      expect.equal(
         "created_at",
         Date.parse(records[0]?.created_at ?? ""),
         Date.parse(created.record.created_at),
       );
-      expectFields({ total, month }, { total: created.total, month: created.month });
+      expect.fields({ total, month }, { total: created.total, month: created.month });
     }),
     contract("without filters it lists every record", async (t) => {
       const { record } = await t.register({ count: 1 });
       const { records } = await t.list();
       const isListed = records.some(({ id }) => id === record.id);
-      expectThat(isListed, "the new record must be listed", record.id);
+      expect.that(isListed, "the new record must be listed", record.id);
     }),
     contract("there are no pages: 130 records are listed at once", async (t) => {
       const attribution = unique("many");
@@ -72,7 +64,7 @@ export const listChecks = (kind: Kind): readonly Check[] => {
         const pairs = JSON.stringify({ [attribution]: attribution });
         await t.expectListed({ metadata: pairs }, [record.id]);
         const { records } = await t.list({ id: record.id });
-        expectFields(records[0] ?? {}, body);
+        expect.fields(records[0] ?? {}, body);
       }
     }),
     contract("another organization's record is not listed", async (t) => {
@@ -176,21 +168,21 @@ export const listChecks = (kind: Kind): readonly Check[] => {
     contract("30 overlapping lists are all answered", async (t) => {
       const { record } = await t.register({ count: 1 });
       const counts = await atOnce(30, async () => (await t.list()).records.length);
-      expectEqual("different lengths", new Set(counts).size, 1);
+      expect.equal("different lengths", new Set(counts).size, 1);
       await atOnce(30, () => t.expectListed({ id: record.id }, [record.id]));
     }),
     decision("the totals are the account's, whatever the filter", async (t) => {
       const created = await t.register({ count: 3 });
       const { records, total } = await t.list({ attribution_key: unique("none") });
-      expectEqual("records", records, []);
-      expectEqual("total", total, created.total);
+      expect.equal("records", records, []);
+      expect.equal("total", total, created.total);
     }),
     decision("a refunded record stays listed with its original count", async (t) => {
       const { record } = await t.register({ count: 5 });
-      expectStatus(await t.refund({ id: record.id, count: 2 }), 200);
+      expect.status(await t.refund({ id: record.id, count: 2 }), 200);
       const { records } = await t.list({ id: record.id });
-      expectEqual("count", records[0]?.count, 5);
-      expectThat(records[0]?.refunded !== false, "refunded must be true", records[0]?.refunded);
+      expect.equal("count", records[0]?.count, 5);
+      expect.that(records[0]?.refunded !== false, "refunded must be true", records[0]?.refunded);
     }),
   ];
 };

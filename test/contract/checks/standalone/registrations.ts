@@ -2,7 +2,7 @@ import { z } from "zod";
 import { KIND_NAMES } from "../../../api/contract.ts";
 import { Difference } from "../../client.ts";
 import type { Service, StandaloneKey, Answer } from "../../client.ts";
-import { expectBody, expectEqual } from "../../expectations.ts";
+import { expect } from "../../expectations.ts";
 import { listedRegistration, registration } from "../shapes.ts";
 
 export type Kind = keyof typeof KIND_NAMES;
@@ -17,7 +17,7 @@ const readBody = <Item extends z.ZodType>(
   item: Item,
 ) => {
   const records = z.array(item);
-  const body: Record<string, unknown> = expectBody(
+  const body: Record<string, unknown> = expect.body(
     answer,
     z.looseObject({ [total]: units, [month]: units, [details]: records }),
   );
@@ -45,8 +45,7 @@ export const registrationsOf = (kind: Kind) => (service: Service) => {
     parameters: Readonly<Record<string, string>> = {},
     key: StandaloneKey = "test",
   ) => {
-    const query = new URLSearchParams(parameters).toString();
-    const answer = await service.organization(key).get(`${names.path}${query && `?${query}`}`);
+    const answer = await service.organization(key).get(names.path, parameters);
     return readBody(answer, names, listedRegistration);
   };
   return {
@@ -61,7 +60,7 @@ export const registrationsOf = (kind: Kind) => (service: Service) => {
       const { records } = await list(parameters);
       const what = `ids in GET ${names.path} ${JSON.stringify(parameters)}`;
       const listed = records.map(({ id }) => id);
-      expectEqual(what, listed.toSorted(), ids.toSorted());
+      expect.equal(what, listed.toSorted(), ids.toSorted());
     },
     refund: (body: unknown, key: StandaloneKey = "test"): Promise<Answer> =>
       service.organization(key).post(names.refundPath, body),

@@ -2,15 +2,7 @@ import { z } from "zod";
 import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import type { Answer, Service } from "../../client.ts";
-import {
-  expectBody,
-  expectEqual,
-  expectFields,
-  expectStatus,
-  expectThat,
-  NO_OBJECTS,
-  storeRejects,
-} from "../../expectations.ts";
+import { expect, NO_OBJECTS, storeRejects } from "../../expectations.ts";
 import { storeOf, storeRecordsOf } from "./storeRecords.ts";
 
 const PATH = "/app/api/charity/donate";
@@ -41,15 +33,15 @@ const stats = checksOf("GET /app/api/impact/stats", storeScene);
 export const storeDonationChecks: readonly Check[] = [
   donations.contract("returns the charity, the amount and the mode", async (t) => {
     const body = { amount_dollars: 2.5, customer_name: "Ann", order_id: "#1" };
-    const answer = expectBody(await t.post(body), donated);
-    expectFields(answer, { charity_id: CHARITY, amount: 2.5, mode: "TEST" });
+    const answer = expect.body(await t.post(body), donated);
+    expect.fields(answer, { charity_id: CHARITY, amount: 2.5, mode: "TEST" });
   }),
   donations.contract("amount and donation_amount mean amount_dollars", async (t) => {
     for (const name of ["amount_dollars", "amount", "donation_amount"]) {
       const customer = { customer_name: unique("alias") };
       const answer = await t.post({ [name]: 3, ...customer });
-      expectEqual("amount", expectBody(answer, donated).amount, 3);
-      expectFields(await t.readStats(customer), { donations: 3 });
+      expect.equal("amount", expect.body(answer, donated).amount, 3);
+      expect.fields(await t.readStats(customer), { donations: 3 });
     }
   }),
   donations.contract(
@@ -73,21 +65,21 @@ export const storeDonationChecks: readonly Check[] = [
     const customer = { customer_name: unique("cents") };
     for (const amount of [0.1, 0.2, 0.01, 19.99]) {
       const answer = await t.post({ amount_dollars: amount, ...customer });
-      expectEqual("amount", expectBody(answer, donated).amount, amount);
+      expect.equal("amount", expect.body(answer, donated).amount, amount);
     }
-    expectFields(await t.readStats(customer), { donations: 20.3 });
+    expect.fields(await t.readStats(customer), { donations: 20.3 });
   }),
   donations.decision("60 donations at once are recorded, invalid ones are no 429", async (t) => {
     const customer = { customer_name: unique("burst") };
     const donate = (amount: number) => t.post({ amount_dollars: amount, ...customer });
-    expectEqual("statuses", countStatuses(await atOnce(60, () => donate(1))), { 200: 60 });
-    expectFields(await t.readStats(customer), { donations: 60 });
-    expectEqual("statuses", countStatuses(await atOnce(40, () => donate(-1))), { 400: 40 });
+    expect.equal("statuses", countStatuses(await atOnce(60, () => donate(1))), { 200: 60 });
+    expect.fields(await t.readStats(customer), { donations: 60 });
+    expect.equal("statuses", countStatuses(await atOnce(40, () => donate(-1))), { 400: 40 });
   }),
   donations.decision("an amount has at most $999,999,999.99", async (t) => {
     const customer = { customer_name: unique("maximum") };
-    expectStatus(await t.post({ amount_dollars: 999_999_999.99, ...customer }), 200);
-    expectStatus(await t.reverse({ type: "donation", quantity: 1, ...customer }), 200);
+    expect.status(await t.post({ amount_dollars: 999_999_999.99, ...customer }), 200);
+    expect.status(await t.reverse({ type: "donation", quantity: 1, ...customer }), 200);
     await storeRejects(PATH, amounts(1e9, 1e15, 1e300))(t);
   }),
 ];
@@ -95,22 +87,22 @@ export const storeDonationChecks: readonly Check[] = [
 export const statsChecks: readonly Check[] = [
   stats.contract("without a filter the totals cover the store", async (t) => {
     const before = await t.readStats();
-    expectEqual("customer_scoped", before.customer_scoped, false);
+    expect.equal("customer_scoped", before.customer_scoped, false);
     await t.plant({ trees: 4 });
     await t.rescue({ bottles: 5 });
-    expectStatus(await t.post({ amount_dollars: 1.25 }), 200);
+    expect.status(await t.post({ amount_dollars: 1.25 }), 200);
     const after = await t.readStats();
-    expectFields(after, { trees: before.trees + 4, plastic_bottles: before.plastic_bottles + 5 });
+    expect.fields(after, { trees: before.trees + 4, plastic_bottles: before.plastic_bottles + 5 });
     const cents = [before, after].map(({ donations: dollars }) => Math.round(dollars * 100));
-    expectEqual("donations in cents", cents[1], (cents[0] ?? 0) + 125);
+    expect.equal("donations in cents", cents[1], (cents[0] ?? 0) + 125);
     const weights = [before.co2_kg, after.co2_kg];
-    expectThat(after.co2_kg >= before.co2_kg, "co2_kg does not fall", weights);
+    expect.that(after.co2_kg >= before.co2_kg, "co2_kg does not fall", weights);
   }),
   stats.contract("with a filter they cover the customer", async (t) => {
     const name = unique("Customer");
     await t.plant({ trees: 4, customer_name: name });
     await t.rescue({ bottles: 5, customer_name: name });
-    expectStatus(await t.post({ amount_dollars: 1.5, customer_name: name }), 200);
+    expect.status(await t.post({ amount_dollars: 1.5, customer_name: name }), 200);
     for (const filter of [
       { customer_name: name },
       { customer_name: name.toLowerCase().slice(1) },
@@ -118,7 +110,7 @@ export const statsChecks: readonly Check[] = [
     ]) {
       const units = { trees: 4, plastic_bottles: 5, donations: 1.5 };
       const found = await t.readStats(filter);
-      expectFields(found, { ...units, customer_scoped: true }, filter);
+      expect.fields(found, { ...units, customer_scoped: true }, filter);
     }
   }),
   stats.contract("a customer without records has nothing", async (t) => {
@@ -126,7 +118,7 @@ export const statsChecks: readonly Check[] = [
     for (const name of ["customer_name", "customer_email", "email", "customer_id", "customer"]) {
       const filter = { [name]: unique("none") };
       const found = await t.readStats(filter);
-      expectFields(found, { ...nothing, customer_scoped: true }, filter);
+      expect.fields(found, { ...nothing, customer_scoped: true }, filter);
     }
   }),
 ];

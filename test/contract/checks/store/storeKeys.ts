@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { checksOf } from "../../check.ts";
 import type { Check, Endpoint } from "../../check.ts";
-import { expectBody, expectEqual, expectStatus, expectStoreError } from "../../expectations.ts";
+import { expect } from "../../expectations.ts";
 
 const ENDPOINTS: readonly Endpoint[] = [
   ["GET", "/app/api/verify"],
@@ -36,7 +36,7 @@ const endpointChecks = ([method, path, body]: Endpoint): readonly Check[] => {
     contract(name, async (t) => {
       for (const headers of headersOf(t.service.setting)) {
         const answer = await t.service.request("store", method, path, { headers, body });
-        expectStoreError(answer, 401, code);
+        expect.storeError(answer, 401, code);
       }
     });
   return [
@@ -80,9 +80,9 @@ export const storeKeyChecks: readonly Check[] = [
   ...ENDPOINTS.flatMap((endpoint) => endpointChecks(endpoint)),
   ...(["test", "prod"] as const).map((key) =>
     contract(`with a ${key} key it returns the store, the mode and the features`, async (t) => {
-      const body = expectBody(await t.service.store(key).get("/app/api/verify"), verified);
-      expectEqual("key_mode", body.key_mode, key.toUpperCase());
-      expectEqual("shop_domain", body.shop_domain, t.service.setting("STORE_SHOP"));
+      const body = expect.body(await t.service.store(key).get("/app/api/verify"), verified);
+      expect.equal("key_mode", body.key_mode, key.toUpperCase());
+      expect.equal("shop_domain", body.shop_domain, t.service.setting("STORE_SHOP"));
     }),
   ),
   contract("user_id names the store, whatever shop_name is", async (t) => {
@@ -98,11 +98,14 @@ export const storeKeyChecks: readonly Check[] = [
       const answer = await t.service.request("store", "GET", "/app/api/verify", {
         headers: { ...headers, ...shop },
       });
-      const { shop_domain: domain } = expectBody(answer, verified);
-      expectEqual("shop_domain", domain, t.service.setting("STORE_SHOP"));
+      const { shop_domain: domain } = expect.body(answer, verified);
+      expect.equal("shop_domain", domain, t.service.setting("STORE_SHOP"));
     }
   }),
   contract("unknown parameters and headers are no obstacle", async (t) => {
-    expectStatus(await t.service.store().get("/app/api/verify?foo=1", { "X-Other": "1" }), 200);
+    expect.status(
+      await t.service.store().get("/app/api/verify", { foo: "1" }, { "X-Other": "1" }),
+      200,
+    );
   }),
 ];

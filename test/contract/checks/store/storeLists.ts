@@ -1,13 +1,6 @@
 import { atOnce, checksOf, dayOf, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
-import {
-  expectEqual,
-  expectFields,
-  expectThat,
-  NO_DATES,
-  queriesOf,
-  storeRejects,
-} from "../../expectations.ts";
+import { expect, NO_DATES, queriesOf, storeRejects } from "../../expectations.ts";
 import { STORE_KINDS, storeRecordsOf } from "./storeRecords.ts";
 import type { StoreKind } from "./storeRecords.ts";
 
@@ -37,17 +30,17 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
       const customer = unique("default");
       await atOnce(21, () => t.write({ customer_name: customer }));
       const first = await t.listPage({ customer_name: customer });
-      expectEqual("records", first.records.length, 20);
-      expectEqual("has_more", first.hasMore, true);
-      expectThat(first.nextCursor !== "", "next_cursor is given", first.nextCursor);
+      expect.equal("records", first.records.length, 20);
+      expect.equal("has_more", first.hasMore, true);
+      expect.that(first.nextCursor !== "", "next_cursor is given", first.nextCursor);
       const after = { after_created_at: first.nextCursor };
       const second = await t.listPage({ customer_name: customer, ...after });
-      expectEqual("records", second.records.length, 1);
-      expectFields(second, { hasMore: false, nextCursor: "" });
+      expect.equal("records", second.records.length, 1);
+      expect.fields(second, { hasMore: false, nextCursor: "" });
     }),
     contract("an empty page has no more", async (t) => {
       const page = await t.listPage({ customer_name: unique("none") });
-      expectEqual("page", page, { records: [], count: 0, hasMore: false, nextCursor: "" });
+      expect.equal("page", page, { records: [], count: 0, hasMore: false, nextCursor: "" });
     }),
     // The contract does not show the maximum of plastic.
     (kind === "tree" ? contract : decision)("limit goes to 100", async (t) => {
@@ -68,8 +61,8 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
       await atOnce(45, () => scene.write({ customer_name: customer }));
       for (const limit of ["7", "15", "45"]) {
         const ids = await readAll(scene, { customer_name: customer, limit });
-        expectEqual(`distinct records with limit ${limit}`, new Set(ids).size, 45);
-        expectEqual(`records with limit ${limit}`, ids.length, 45);
+        expect.equal(`distinct records with limit ${limit}`, new Set(ids).size, 45);
+        expect.equal(`records with limit ${limit}`, ids.length, 45);
       }
     }),
     contract(

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Difference } from "../../client.ts";
 import type { Answer, Service, StoreKey } from "../../client.ts";
-import { expectBody, expectEqual } from "../../expectations.ts";
+import { expect } from "../../expectations.ts";
 import { storeRecord } from "../shapes.ts";
 
 /** The contract's names of what a store registers. */
@@ -36,7 +36,7 @@ type StorePage = {
 
 const readPage = (kind: StoreKind, answer: Answer): StorePage => {
   const { list } = STORE_KINDS[kind];
-  const body = expectBody(
+  const body = expect.body(
     answer,
     z.looseObject({
       [list]: z.array(storeRecord),
@@ -68,19 +68,14 @@ const reversed = z.looseObject({
   count: z.int().min(1),
 });
 
-export const readReversed = (answer: Answer) => expectBody(answer, reversed);
+export const readReversed = (answer: Answer) => expect.body(answer, reversed);
 
 type Query = Readonly<Record<string, string>>;
 
 /** Returns the requests of a store that concern all kinds. */
 export const storeOf = (service: Service) => ({
   readStats: async (query: Query = {}, key: StoreKey = "test"): Promise<z.output<typeof stats>> =>
-    expectBody(
-      await service
-        .store(key)
-        .get(`/app/api/impact/stats?${new URLSearchParams(query).toString()}`),
-      stats,
-    ),
+    expect.body(await service.store(key).get("/app/api/impact/stats", query), stats),
   reverse: (body: unknown, key: StoreKey = "test"): Promise<Answer> =>
     service.store(key).post("/app/api/refund", body),
 });
@@ -89,21 +84,18 @@ export const storeOf = (service: Service) => ({
 export const storeRecordsOf = (kind: StoreKind) => (service: Service) => {
   const { path, field, result } = STORE_KINDS[kind];
   const listPage = async (query: Query = {}, key: StoreKey = "test"): Promise<StorePage> =>
-    readPage(
-      kind,
-      await service.store(key).get(`${path}?${new URLSearchParams(query).toString()}`),
-    );
+    readPage(kind, await service.store(key).get(path, query));
   return {
     ...storeOf(service),
     listPage,
     /** Registers units and expects the contract's response. */
     write: async (body: Readonly<Record<string, unknown>>, key: StoreKey = "test") => {
       const answer = await service.store(key).post(path, { [field]: 1, ...body });
-      const { [result]: units } = expectBody(
+      const { [result]: units } = expect.body(
         answer,
         z.looseObject({ status: z.string().min(1), [result]: z.int().min(1) }),
       );
-      expectEqual(result, units, body[field] ?? 1);
+      expect.equal(result, units, body[field] ?? 1);
       return answer;
     },
     /** Returns the only record that a query lists. */
@@ -120,7 +112,7 @@ export const storeRecordsOf = (kind: StoreKind) => (service: Service) => {
     /** Expects a query to list as many records as given. */
     expectCount: async (query: Query, expected: number): Promise<void> => {
       const { records } = await listPage(query);
-      expectEqual(`records of GET ${path} ${JSON.stringify(query)}`, records.length, expected);
+      expect.equal(`records of GET ${path} ${JSON.stringify(query)}`, records.length, expected);
     },
   };
 };

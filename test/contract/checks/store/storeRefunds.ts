@@ -1,13 +1,6 @@
 import { checksOf, unique, atOnce, countStatuses } from "../../check.ts";
 import type { Check } from "../../check.ts";
-import {
-  expectEqual,
-  expectFields,
-  expectStatus,
-  NO_OBJECTS,
-  storeRejects,
-  expectStoreError,
-} from "../../expectations.ts";
+import { expect, NO_OBJECTS, storeRejects } from "../../expectations.ts";
 import { readReversed, STORE_KINDS, storeOf, storeRecordsOf } from "./storeRecords.ts";
 import type { StoreKind } from "./storeRecords.ts";
 import type { Answer, Service } from "../../client.ts";
@@ -26,24 +19,24 @@ export const storeRefundChecks: readonly Check[] = [
       await storeRecordsOf(kind)(t.service).write({ [field]: 5, customer_name: customer });
       const body = { type: refundType, quantity: 2, customer_name: customer, reason: "cancelled" };
       const reversed = readReversed(await t.reverse(body));
-      expectFields(reversed, { mode: "TEST", refunded_type: refundType, count: 2 });
-      expectEqual(stat, (await t.readStats({ customer_name: customer }))[stat], 3);
+      expect.fields(reversed, { mode: "TEST", refunded_type: refundType, count: 2 });
+      expect.equal(stat, (await t.readStats({ customer_name: customer }))[stat], 3);
     });
   }),
   contract("reverses a donation", async (t) => {
     const customer = unique("refund");
     const body = { charity_id: "53-0196605", amount_dollars: 2, customer_name: customer };
-    expectStatus(await t.service.store().post("/app/api/charity/donate", body), 200);
+    expect.status(await t.service.store().post("/app/api/charity/donate", body), 200);
     const given = { type: "donation", quantity: 1, customer_name: customer };
     const reversed = readReversed(await t.reverse(given));
-    expectFields(reversed, { refunded_type: "donation", count: 1 });
-    expectEqual("donations", (await t.readStats({ customer_name: customer })).donations, 0);
+    expect.fields(reversed, { refunded_type: "donation", count: 1 });
+    expect.equal("donations", (await t.readStats({ customer_name: customer })).donations, 0);
   }),
   contract("without a customer it reverses units of the store", async (t) => {
     await t.plant({ trees: 3 });
     const before = await t.readStats();
     readReversed(await t.reverse({ type: "tree", quantity: 3 }));
-    expectEqual("trees", (await t.readStats()).trees, before.trees - 3);
+    expect.equal("trees", (await t.readStats()).trees, before.trees - 3);
   }),
   contract(
     "an unknown type is a 400 INVALID_PARAMETER",
@@ -60,7 +53,7 @@ export const storeRefundChecks: readonly Check[] = [
     const wrong = [0, -1, 1.5, "1", "", true, null, undefined, [], {}];
     const bodies = wrong.map((quantity) => ({ type: "tree", quantity }));
     await storeRejects(PATH, { bodies })(t);
-    expectEqual("trees", (await t.readStats()).trees, before.trees);
+    expect.equal("trees", (await t.readStats()).trees, before.trees);
   }),
   contract(
     "a body that is not a JSON object is a 400 INVALID_PARAMETER",
@@ -68,7 +61,7 @@ export const storeRefundChecks: readonly Check[] = [
   ),
 ];
 
-const expectExhausted = (answer: Answer) => expectStoreError(answer, 402, "INSUFFICIENT_BUDGET");
+const expectExhausted = (answer: Answer) => expect.storeError(answer, 402, "INSUFFICIENT_BUDGET");
 
 /** Returns the purchases of a kind with the production key. */
 const purchasesOf = (kind: StoreKind) => (service: Service) => {
@@ -83,7 +76,7 @@ const purchasesOf = (kind: StoreKind) => (service: Service) => {
       let bought = 0;
       for (let units = 2 ** 30; units >= 1; units /= 2) {
         const answer = await buy(units, customer);
-        expectStatus(answer, 200, 402);
+        expect.status(answer, 200, 402);
         if (answer.status === 402) {
           expectExhausted(answer);
         } else {
@@ -94,7 +87,7 @@ const purchasesOf = (kind: StoreKind) => (service: Service) => {
     },
     giveBack: async (units: number, customer: string): Promise<void> => {
       const body = { type: refundType, quantity: units, customer_name: customer };
-      expectEqual("mode", readReversed(await reverse(body, "prod")).mode, "PROD");
+      expect.equal("mode", readReversed(await reverse(body, "prod")).mode, "PROD");
     },
     readUnits: async (customer: string): Promise<number> =>
       (await readStats({ customer_name: customer }, "prod"))[STORE_KINDS[kind].stat],
@@ -110,13 +103,13 @@ const kindChecks = (kind: StoreKind): Check =>
       try {
         expectExhausted(await t.buy(1, customer));
         await t.giveBack(1, customer);
-        expectStatus(await t.buy(1, customer), 200);
+        expect.status(await t.buy(1, customer), 200);
         expectExhausted(await t.buy(1, customer));
-        expectEqual("units", await t.readUnits(customer), bought);
+        expect.equal("units", await t.readUnits(customer), bought);
       } finally {
         await t.giveBack(bought, customer);
       }
-      expectEqual("units", await t.readUnits(customer), 0);
+      expect.equal("units", await t.readUnits(customer), 0);
     },
   );
 
@@ -132,7 +125,7 @@ export const budgetChecks: readonly Check[] = [
       bought -= restored;
       const answers = await atOnce(20, () => t.buy(1, customer));
       bought += restored;
-      expectEqual("statuses", countStatuses(answers), { 200: restored, 402: 20 - restored });
+      expect.equal("statuses", countStatuses(answers), { 200: restored, 402: 20 - restored });
     } finally {
       await t.giveBack(bought, customer);
     }

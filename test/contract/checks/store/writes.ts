@@ -1,15 +1,7 @@
 import { z } from "zod";
 import { atOnce, checksOf, unique, countStatuses } from "../../check.ts";
 import type { Check } from "../../check.ts";
-import {
-  expectBody,
-  expectEqual,
-  expectFields,
-  expectStatus,
-  expectThat,
-  NO_OBJECTS,
-  storeRejects,
-} from "../../expectations.ts";
+import { expect, NO_OBJECTS, storeRejects } from "../../expectations.ts";
 import { STORE_KINDS, storeOf, storeRecordsOf } from "./storeRecords.ts";
 import type { StoreKind } from "./storeRecords.ts";
 import type { Answer } from "../../client.ts";
@@ -23,13 +15,13 @@ export const storeWriteChecks = (kind: StoreKind): readonly Check[] => {
     contract("returns the units, the customer and the order", async (t) => {
       const customer = unique("Ann Lee");
       const body = { [field]: 3, customer_name: customer, order_id: "#1001", notes: "a gift" };
-      const answer = expectBody(await t.write(body), echoed);
+      const answer = expect.body(await t.write(body), echoed);
       const named = { customer_name: customer, order_id: "#1001" };
-      expectFields(answer, named);
+      expect.fields(answer, named);
       const record = await t.findRecord({ customer_name: customer });
-      expectFields(record, { count: 3, ...named });
+      expect.fields(record, { count: 3, ...named });
       const ageMs = Math.abs(Date.now() - Date.parse(record.created_at));
-      expectThat(ageMs < 300_000, "created_at must be the present time", record.created_at);
+      expect.that(ageMs < 300_000, "created_at must be the present time", record.created_at);
     }),
     contract("only the units are required", async (t) => {
       await t.write({});
@@ -45,7 +37,7 @@ export const storeWriteChecks = (kind: StoreKind): readonly Check[] => {
       const wrong = [0, -1, -(2 ** 53 - 1), 1.5, "3", "", true, null, [], {}, 1e300];
       const bodies = [{}, { count: 1 }, ...wrong.map((units) => ({ [field]: units }))];
       await storeRejects(path, { bodies })(t);
-      expectEqual(stat, (await t.readStats())[stat], before[stat]);
+      expect.equal(stat, (await t.readStats())[stat], before[stat]);
     }),
     contract(
       "a body that is not a JSON object is a 400 INVALID_PARAMETER",
@@ -63,7 +55,7 @@ export const storeWriteChecks = (kind: StoreKind): readonly Check[] => {
       const customer = unique("mode");
       await t.write({ customer_name: customer });
       const { records } = await t.listPage({ customer_name: customer }, "prod");
-      expectEqual("records", records, []);
+      expect.equal("records", records, []);
     }),
     contract("another store's records do not appear", async (t) => {
       const customer = unique("foreign");
@@ -73,7 +65,7 @@ export const storeWriteChecks = (kind: StoreKind): readonly Check[] => {
     decision("300 requests at once are all recorded", async (t) => {
       const customer = unique("burst");
       await atOnce(300, () => t.write({ [field]: 2, customer_name: customer }));
-      expectEqual(stat, (await t.readStats({ customer_name: customer }))[stat], 600);
+      expect.equal(stat, (await t.readStats({ customer_name: customer }))[stat], 600);
     }),
   ];
 };
@@ -122,7 +114,7 @@ const writeChecks = ({ path, body, expected }: Write): readonly Check[] => {
     post: (customer: string, key: string): Promise<Answer> =>
       service.store().post(path, body(customer), { "Idempotency-Key": key }),
     expectOnce: async (customer: string): Promise<void> => {
-      expectFields(await storeOf(service).readStats({ customer_name: customer }), expected);
+      expect.fields(await storeOf(service).readStats({ customer_name: customer }), expected);
     },
   }));
   return [
@@ -130,7 +122,7 @@ const writeChecks = ({ path, body, expected }: Write): readonly Check[] => {
       const customer = await t.newCustomer();
       const key = unique("key");
       for (let attempt = 0; attempt < 3; attempt += 1) {
-        expectStatus(await t.post(customer, key), 200);
+        expect.status(await t.post(customer, key), 200);
       }
       await t.expectOnce(customer);
     }),
@@ -138,7 +130,7 @@ const writeChecks = ({ path, body, expected }: Write): readonly Check[] => {
       const customer = await t.newCustomer();
       const key = unique("key");
       const answers = await atOnce(10, () => t.post(customer, key));
-      expectEqual("statuses", countStatuses(answers), { 200: 10 });
+      expect.equal("statuses", countStatuses(answers), { 200: 10 });
       await t.expectOnce(customer);
     }),
   ];
