@@ -165,7 +165,7 @@ export type SealedEvent = Owner &
 
 const SEALED = {
   ...STREAM,
-  factIds: "_int8",
+  ids: "_int8",
   second: "int8",
   quantity: "int8",
   processor: "text",
@@ -215,7 +215,7 @@ export const insertMeterEvents = async (
       RETURNING *
     ),
     assignment AS MATERIALIZED (
-      SELECT unnest(sealing.fact_ids) AS fact_id, inserted.id AS meter_event_id
+      SELECT unnest(sealing.ids) AS fact_id, inserted.id AS meter_event_id
       FROM sealing
       JOIN inserted USING (account_id, mode, kind, second, sequence)
     ),
