@@ -11,19 +11,22 @@ export type ColumnType =
   | "timestamptz"
   | "jsonb";
 
+/** The name of a property that some object of a union has. */
+type NameIn<Row> = Row extends unknown ? keyof Row & string : never;
+
 /**
  * A query of objects as rows, with a column in snake case for each of the named properties, which is null where an object
  * lacks it, and their `place` in the list. A statement has the same text for any number of them, and the planner expects the
  * same number of any. PostgreSQL reads each object once, however many columns there are.
  */
-export const jsonRows = <Types extends Readonly<Record<string, ColumnType>>>(
-  types: Types,
-  objects: readonly Readonly<Partial<Record<keyof Types & string, unknown>>>[],
+export const jsonRows = <Row extends Readonly<Record<string, unknown>>, Column extends NameIn<Row>>(
+  types: Readonly<Record<Column, ColumnType>>,
+  objects: readonly Row[],
 ) => {
-  const columns = Object.entries(types).map(
+  const columns = Object.entries<ColumnType>(types).map(
     ([property, type]) => [property, columnName(property), type] as const,
   );
-  const rows = objects.map((object: Readonly<Record<string, unknown>>) =>
+  const rows = objects.map((object) =>
     Object.fromEntries(columns.map(([property, name]) => [name, object[property]])),
   );
   const definitions = columns.map(
