@@ -7,7 +7,7 @@ import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { sumsOf, totalSubtractions } from "./totals.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { inMicroseconds, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
@@ -192,19 +192,32 @@ export const listRefundsByKeys = async (
 const waitingRefundsRow = z.strictObject({
   registrationId: z.uuid(),
   ids: z.array(z.uuid()),
+  lastAt: z.string(),
 });
 
 /** Refunds of a registration that wait for their workflow, which is one for all of them. */
 export type WaitingRefunds = Readonly<z.output<typeof waitingRefundsRow>>;
 
-/** Lists the oldest refunds whose workflow has not been started yet, by their registrations. */
-export const listWaitingRefunds = (db: CommonQueryMethods, limit: number) =>
+/**
+ * Lists the oldest refunds whose workflow has not been started yet, by their registrations.
+ * @param after the `lastAt` of the page before; null for the first page
+ */
+export const listWaitingRefunds = (
+  db: CommonQueryMethods,
+  limit: number,
+  after: string | null = null,
+) =>
   db.any(sql.type(waitingRefundsRow)`
-    SELECT registration_id AS "registrationId", array_agg(id) AS ids
+    SELECT registration_id AS "registrationId", array_agg(id) AS ids, ${inMicroseconds(sql.fragment`max(created_at)`)} AS "lastAt"
     FROM (
-      SELECT id, registration_id FROM refund WHERE dispatched_at IS NULL ORDER BY created_at LIMIT ${limit}
+      SELECT id, registration_id, created_at
+      FROM refund
+      WHERE dispatched_at IS NULL AND created_at > coalesce(${timestamp(after)}, '-infinity')
+      ORDER BY created_at
+      LIMIT ${limit}
     ) AS waiting
     GROUP BY registration_id
+    ORDER BY "lastAt"
   `);
 
 /** @param ids those that were listed before the workflow started. It may have missed one that was recorded since */

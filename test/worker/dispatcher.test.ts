@@ -169,3 +169,31 @@ test("one signal is sent for all waiting refunds of a registration", async (t) =
   const { events } = await temporal.workflow.getHandle(workflowId).fetchHistory();
   t.is(events?.filter((event) => event.workflowExecutionSignaledEventAttributes).length, 1);
 });
+
+test("refunds that stay waiting do not keep others from being started", async (t) => {
+  const { db, owner } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  await refundTrees(db);
+  // As many as a pass reads.
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO refund (id, registration_id, account_id, count, created_at, reason)
+    SELECT gen_random_uuid(), registration_id, account_id, 1, created_at - number * interval '1 second', 'stays'
+    FROM (SELECT * FROM refund ORDER BY created_at DESC LIMIT 1) AS refund
+    CROSS JOIN generate_series(1, 500) AS number
+  `);
+  await owner.query(sql.typeAlias("void")`
+    CREATE FUNCTION stay_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$
+  `);
+  await owner.query(sql.typeAlias("void")`
+    CREATE TRIGGER stay_waiting BEFORE UPDATE ON refund FOR EACH ROW
+    WHEN (new.reason = 'stays') EXECUTE FUNCTION stay_waiting()
+  `);
+  const refund = await refundTrees(db);
+
+  await startDispatcher(t, { db, temporal });
+
+  await eventually(() => isStarted(temporal, refund));
+  // It is marked only after its workflow has started.
+  await eventually(async () => (await listAllWaitingRefunds(db)).length === 1);
+  t.is((await listAllWaitingRefunds(db))[0]?.ids.length, 500);
+});
