@@ -1,7 +1,6 @@
-import type { Logger } from "pino";
 import { StartupError } from "../runtime/errors.rules.ts";
-import type { Billing } from "../modules/billing/createBilling.ts";
 import { ProcessorMismatchError } from "../modules/billing/processor.ts";
+import type { WorkerContext } from "./context.ts";
 
 /**
  * Creates or checks what the processor needs, such as Stripe's meters. If Stripe cannot be reached, the worker starts anyway:
@@ -11,10 +10,7 @@ import { ProcessorMismatchError } from "../modules/billing/processor.ts";
 export const prepareProcessor = async ({
   billing,
   logger,
-}: {
-  readonly billing: Billing;
-  readonly logger: Logger;
-}): Promise<void> => {
+}: Pick<WorkerContext, "billing" | "logger">): Promise<void> => {
   try {
     await billing.prepare();
   } catch (error) {

@@ -49,20 +49,16 @@ const makeAttempt = async (
     return misconfigured(STRIPE_MISSING);
   }
   const step = decideNextStep(event, started.at);
-  switch (step.kind) {
-    case "send":
-      return decideResult(
-        event,
-        await inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
-          stripe.send(event, signal, () => !isTooLate(started, context)),
-        ),
-      );
-    case "ask":
-      return askAboutEvent(context, event, signal);
-    case "settled":
-    case "delayed":
-      return step;
+  if (step.kind === "settled" || step.kind === "delayed") {
+    return step;
   }
+  if (step.kind === "ask") {
+    return askAboutEvent(context, event, signal);
+  }
+  const outcome = await inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
+    stripe.send(event, signal, () => !isTooLate(started, context)),
+  );
+  return decideResult(event, outcome);
 };
 
 type Outcome = RecordedOutcome & { readonly event: StoredMeterEvent };

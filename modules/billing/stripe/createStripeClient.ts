@@ -103,13 +103,6 @@ const createTransport = (findSignal: () => AbortSignal | undefined): Transport =
   },
 });
 
-/** The SDK, and a way to abort its calls, for which the SDK has no option. */
-export type StripeClient = {
-  readonly stripe: Stripe;
-  /** Runs `work`. If the signal aborts, the connections of its calls are closed. */
-  readonly boundTo: <T>(signal: AbortSignal, work: () => Promise<T>) => Promise<T>;
-};
-
 export type StripeClientOptions = {
   readonly secretKey: string;
   /** `https://api.stripe.com`, or the URL of a double. No path. */
@@ -126,7 +119,7 @@ export const createStripeClient = ({
   secretKey,
   apiBase,
   timeoutMs = CALL_TIMEOUT_MS,
-}: StripeClientOptions): StripeClient => {
+}: StripeClientOptions) => {
   const { protocol, hostname, port, pathname } = new URL(apiBase);
   if (pathname !== "/") {
     throw new Error(`The URL of the Stripe API must not have a path: ${apiBase}`);
@@ -142,8 +135,15 @@ export const createStripeClient = ({
     protocol: secure ? "https" : "http",
     httpClient: createTransport(() => signals.getStore()),
   });
-  return { stripe, boundTo: (signal, work) => signals.run(signal, work) };
+  return {
+    stripe,
+    /** Runs `work`. If the signal aborts, the connections of its calls are closed: the SDK has no option for that. */
+    boundTo: <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
+      signals.run(signal, work),
+  };
 };
+
+export type StripeClient = ReturnType<typeof createStripeClient>;
 
 const LIVE_KEY = /^[rs]k_live_/u;
 

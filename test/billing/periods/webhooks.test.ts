@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
+import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { sendWebhook } from "../../stripeDouble/sendWebhook.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -15,7 +16,6 @@ const setUp = async (t: ExecutionContext<DatabaseContext>, secrets?: string[]) =
   const { db } = t.context;
   await db.query(sql.typeAlias("void")`DELETE FROM processor_event`);
   const setup = await setUpBilling(t);
-  const { stream } = setup;
   return {
     ...setup,
     ...(await startBilledApi(t, setup, secrets)),
@@ -23,13 +23,6 @@ const setUp = async (t: ExecutionContext<DatabaseContext>, secrets?: string[]) =
     waiting: () =>
       db.anyFirst(sql.type(z.strictObject({ type: z.string() }))`
         SELECT type FROM processor_event ORDER BY id
-      `),
-    lastErrors: () =>
-      db.anyFirst(sql.type(z.strictObject({ lastError: z.string().nullable() }))`
-        SELECT last_error AS "lastError"
-        FROM meter_event
-        WHERE account_id = ${stream.accountId}
-        ORDER BY id
       `),
   };
 };
@@ -44,6 +37,7 @@ for (const [form, sampleForm, code] of [
   test(`usage that Stripe refuses after it accepted it fails, and a retry bills it once (${form})`, async (t) => {
     const setup = await setUp(t);
     const { register, drain, events, billed, recorded, double, process, retryFailed } = setup;
+    const { db } = t.context;
     double.control.addFault({ kind: "reject_later", code });
     await register(7);
     await drain();
@@ -58,9 +52,10 @@ for (const [form, sampleForm, code] of [
 
     t.deepEqual(await setup.waiting(), []);
     t.deepEqual(await events(), [{ state: "refused", quantity: 7 }]);
-    const [reason] = await setup.lastErrors();
+    const { accountId } = setup.stream;
+    const [event] = await listMeterEvents(db, { state: "failed", accountId, limit: 1 });
     const expected = `^refused after it was delivered at .*: ${code}: The event was`;
-    t.regex(reason ?? "", new RegExp(expected, "u"));
+    t.regex(event?.lastError ?? "", new RegExp(expected, "u"));
     await retryFailed();
     await drain();
     t.deepEqual(billed(), await recorded());

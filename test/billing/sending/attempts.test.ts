@@ -36,10 +36,7 @@ test("an attempt can no longer change its event once another attempt has begun",
   const { db, clock } = deps;
   await register(4);
   pass(5);
-  const event = await seal();
-  if (event === null) {
-    throw new Error("Nothing was sealed.");
-  }
+  const event = (await seal()) ?? t.fail();
   t.is(await seal(), null);
   pass(15);
   const latest = await seal();
