@@ -3,7 +3,7 @@ import { z } from "zod";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../../modules/billing/meterEvents.rules.ts";
-import { sql } from "../../db/sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
 import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
@@ -107,15 +107,13 @@ export const setUpBilling = async (
   };
 
   /** The meter events. The state of a failed one is why it failed. */
-  const events = async () => {
-    const rows = await db.any(sql.type(z.strictObject({ state: z.string(), quantity: z.bigint() }))`
+  const events = () =>
+    db.any(sql.type(z.strictObject({ state: z.string(), quantity: safeInteger }))`
       SELECT coalesce(failure, state) AS state, quantity
       FROM meter_event
       WHERE account_id = ${accountId}
       ORDER BY id
     `);
-    return rows.map(({ state, quantity }) => ({ state, quantity: Number(quantity) }));
-  };
 
   return {
     deps,
@@ -170,18 +168,15 @@ export const setUpBilling = async (
       ),
     /** Registered minus refunded units by second, from the registrations. */
     recorded: async (): Promise<Record<number, number>> => {
-      const rows = await db.any(sql.type(
-        z.strictObject({ second: z.bigint(), quantity: z.bigint() }),
-      )`
+      const recordedRow = z.strictObject({ second: safeInteger, quantity: safeInteger });
+      const rows = await db.any(sql.type(recordedRow)`
         SELECT floor(extract(epoch FROM created_at))::bigint AS second, sum(count - refunded_count)::bigint AS quantity
         FROM registration
         WHERE account_id = ${accountId} AND mode = 'live'
         GROUP BY 1
         HAVING sum(count - refunded_count) <> 0
       `);
-      return Object.fromEntries(
-        rows.map(({ second, quantity }) => [Number(second), Number(quantity)]),
-      );
+      return Object.fromEntries(rows.map(({ second, quantity }) => [second, quantity]));
     },
     events,
     /** The units that the built-in ledger bills. */

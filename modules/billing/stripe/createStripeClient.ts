@@ -143,8 +143,6 @@ export const createStripeClient = ({
   };
 };
 
-export type StripeClient = ReturnType<typeof createStripeClient>;
-
 const LIVE_KEY = /^[rs]k_live_/u;
 
 /** Stripe's refusal of a restricted key names the account that the key belongs to. */

@@ -3,7 +3,7 @@ import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { findMeters, inspectMeters } from "./meters.ts";
 import { KINDS } from "../../records/owner.rules.ts";
-import { isMissingCustomer, readSubscriptionState, unlessMissing } from "./subscriptions.ts";
+import { readSubscriptionState, unlessMissing } from "./subscriptions.ts";
 import { listSubscriptionProblems } from "../subscriptions.rules.ts";
 
 /** A list of what an unknown customer has is a 400. */
@@ -53,8 +53,13 @@ export const createStripeInspector = (options: StripeClientOptions) => {
       return newest === undefined ? null : Math.round(newest / 3600);
     },
     /** Returns why usage of a customer is refused: Stripe does not know it, or it was deleted. Null if nothing is wrong. */
-    inspectCustomer: async (customerId: string): Promise<string | null> =>
-      (await isMissingCustomer(stripe, customerId)) ? `No such customer: '${customerId}'.` : null,
+    inspectCustomer: async (customerId: string): Promise<string | null> => {
+      const customer = await unlessMissing(stripe.customers.retrieve(customerId));
+      if (customer?.deleted === true) {
+        return `Stripe's customer ${customerId} was deleted.`;
+      }
+      return customer === null ? `No such customer: '${customerId}'.` : null;
+    },
     /**
      * Returns what keeps a customer's usage off its invoices: a subscription that is not active, belongs to another customer,
      * or has no price on the meter of one of the kinds, or prices with different periods.

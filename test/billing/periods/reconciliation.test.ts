@@ -62,10 +62,8 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
   await drain();
   pass(3600);
   const { accountId } = stream;
-  const run = async (billing: typeof deps.billing) => {
-    const { db, clock } = deps;
-    return reconcileUsage({ db, clock, billing }, { accountId }, signal);
-  };
+  const run = (billing: typeof deps.billing) =>
+    reconcileUsage({ ...deps, billing }, { accountId }, signal);
 
   const unconfigured = await run(createBilling({ db: deps.db, stripe: null }));
   double.control.deleteCustomer({ customerId });

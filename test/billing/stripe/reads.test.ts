@@ -7,6 +7,7 @@ import {
   UsageUnreadableError,
 } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { refusal } from "../../stripeDouble/faults.ts";
 import { amendSubscription, never, setUpStripe } from "./stripeSetup.ts";
 
@@ -225,4 +226,16 @@ test("usage that cannot be read is an error, never 0", async (t) => {
   await t.throwsAsync(
     processor.sumUsage(customerId, "tree", { start: 0, end: 60 }, AbortSignal.abort()),
   );
+});
+
+test("a customer that Stripe does not know, or that was deleted, is named with the reason", async (t) => {
+  const { double, customerId } = await setUpStripe(t);
+  const { inspectCustomer } = connectStripe(double.stripe);
+  t.is(await inspectCustomer(customerId), null);
+  t.is(await inspectCustomer("cus_none"), "No such customer: 'cus_none'.");
+  // The double forgets a deleted one.
+  const path = `/v1/customers/${customerId}`;
+  const body = { id: customerId, deleted: true };
+  double.control.addFault({ kind: "respond", method: "GET", path, status: 200, body });
+  t.is(await inspectCustomer(customerId), `Stripe's customer ${customerId} was deleted.`);
 });

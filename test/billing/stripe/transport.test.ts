@@ -5,14 +5,13 @@ import test from "ava";
 import { Stripe } from "stripe";
 import { listen } from "../../support/server.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
-import type { StripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 
 /** Starts a server, and returns a client of it with the number of connections so far. */
 const serve = async (
   t: ExecutionContext,
   listener: RequestListener,
   { timeoutMs = 60_000 }: { readonly timeoutMs?: number } = {},
-): Promise<StripeClient & { readonly connections: () => number }> => {
+) => {
   const server = createServer(listener);
   let connections = 0;
   server.on("connection", () => {
