@@ -1,6 +1,5 @@
-import { z } from "zod";
 import { createRetentionActivities } from "../../activities/createRetentionActivities.ts";
-import { sql } from "../../db/sql.ts";
+import { countRow, sql } from "../../db/sql.ts";
 import { deleteOldData } from "../../modules/support/deleteOldData.ts";
 import { retention } from "../../workflows/retention.ts";
 import { startDonationApi } from "../charities/donations/donationSetup.ts";
@@ -45,8 +44,8 @@ test("old events are deleted in batches", async (t) => {
   const deleted = await deleteOldData({ db, ...deps }, new AbortController().signal);
 
   t.deepEqual(deleted, { events: OLD_EVENTS });
-  const left = await db.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
-    SELECT count(*)::integer AS count FROM event WHERE created_at = '2026-01-01'
+  const left = await db.oneFirst(sql.type(countRow)`
+    SELECT count(*) AS count FROM event WHERE created_at = '2026-01-01'
   `);
   t.is(left, 1);
 });

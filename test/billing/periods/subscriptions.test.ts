@@ -12,7 +12,6 @@ import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcil
 import { impactOf, readJson } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
 import { startBilledApi } from "../billedApi.ts";
@@ -83,14 +82,11 @@ test("the sweep stores the status, the priced meters and the periods, and keeps 
 
 test("a subscription that cannot be read is read later, and stops no other", async (t) => {
   const { sweep, process, watched, pass, double, deps } = await setUp(t);
-  const { customerId, subscriptionId } = double.control.addSubscriber({});
-  const other = await createTestOrganization(deps.db, {
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
+  const subscriber = double.control.addSubscriber({});
+  const { stream: other } = await createBilledOrganization(deps, double.control, subscriber);
   const isOtherRead = async (): Promise<boolean> =>
-    (await listWatchedSubscriptions(deps.db, other.id)).length > 0;
-  const path = `/v1/subscriptions/${subscriptionId}`;
+    (await listWatchedSubscriptions(deps.db, other.accountId)).length > 0;
+  const path = `/v1/subscriptions/${subscriber.subscriptionId}`;
   double.control.addFault({ kind: "server_error", method: "GET", path });
   await sweep();
   t.like(await watched(), { status: "active" });

@@ -1,9 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { z } from "zod";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
 import type { UnsentStream } from "../../../modules/billing/sending/waitingStreams.sql.ts";
-import { sql } from "../../../db/sql.ts";
+import { countRow, sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
@@ -106,8 +105,8 @@ test("seconds whose units were refunded are sealed by few statements, which read
   t.true(mostStatements < 30, `${mostStatements} statements`);
   t.true(calls > 1);
   t.true(manyPages < 12 * fewPages, `${fewPages} and ${manyPages} pages`);
-  const unsent = await filler.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
-    SELECT count(*)::integer AS count FROM meter_event WHERE state = 'delivered' AND quantity = 0
+  const unsent = await filler.oneFirst(sql.type(countRow)`
+    SELECT count(*) AS count FROM meter_event WHERE state = 'delivered' AND quantity = 0
   `);
   t.is(unsent, 4501);
 });
