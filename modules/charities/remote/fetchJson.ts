@@ -51,7 +51,8 @@ export const fetchJson = async <Schema extends z.ZodType>(
     if (cause instanceof CharityProviderError) {
       throw cause;
     }
-    const failure = cause instanceof SyntaxError ? "the response is not JSON" : "the request failed";
+    const failure =
+      cause instanceof SyntaxError ? "the response is not JSON" : "the request failed";
     throw new TemporaryError(`${title}: ${failure}`, { cause });
   }
   const { data, error } = schema.safeParse(json);

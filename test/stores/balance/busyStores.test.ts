@@ -163,7 +163,10 @@ test("while a store refunds 10,000 ordered trees, twenty others plant in two pro
   t.deepEqual([...new Set((await own).map(({ status }) => status))], [200]);
   const orders = await listPlantingOrders(db, { accountId: busy.id, limit: ORDERS });
   const refunded = orders.map(({ refundedCount }) => refundedCount);
-  t.deepEqual(refunded, Array.from({ length: ORDERS }, () => RECORDS / ORDERS));
+  t.deepEqual(
+    refunded,
+    Array.from({ length: ORDERS }, () => RECORDS / ORDERS),
+  );
   const balance = 10_000 + RECORDS - 30 * 50;
   t.like(await readStoreState(db, busy.id), { balance, remaining: 30, brokenLinks: 0 });
 });

@@ -213,10 +213,8 @@ const createSharingStore = async (t: DatabaseTest) => {
   await plant("2", { customer_id: "2", customer_name: "Bob Hill" });
   await plant("bob", { customer_name: "Bob Hill" });
   const shareWithTwo = { customer_id: "2", customer_name: "Bob Hill", customer_email: SHARED };
-  const run = async (command: string, ...options: readonly string[]) => {
-    const ended = await impactOf(t).ok("store", command, store.domain, ...options);
-    return ended;
-  };
+  const run = (command: string, ...options: readonly string[]) =>
+    impactOf(t).ok("store", command, store.domain, ...options);
   return {
     store,
     /** Customer 2 uses the shared address, in test mode for a donation only. */
