@@ -127,10 +127,8 @@ test("all names of a customer are erased, in any case, and no similar ones", asy
     ) AS given (name, email)
   `);
 
-  const forget = ["store", "forget", store.domain, "--customer-email", EMAIL, "--json"];
-  const run = await impactOf(t)(...forget);
-
-  t.like(readJson(run), { registrations: 2 * names.length, donations: 0 });
+  const forget = ["store", "forget", store.domain, "--customer-email", EMAIL];
+  t.like(await impactOf(t).json(...forget), { registrations: 2 * names.length, donations: 0 });
   const left = await db.anyFirst(sql.type(z.strictObject({ name: z.string() }))`
     SELECT customer_name AS name
     FROM registration
