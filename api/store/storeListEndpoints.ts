@@ -48,7 +48,7 @@ export const readsOf = <Json extends z.ZodObject>(
       return {
         rows,
         has_more: last !== undefined,
-        next_cursor: last === undefined ? "" : list.cursorOf(last),
+        next_cursor: last ? list.cursorOf(last) : "",
       };
     },
     rows: () =>
@@ -97,11 +97,7 @@ const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   until: query.end_date ? startOfDay(query.end_date) : undefined,
 });
 
-/**
- * Builds the endpoint of a list: a page of JSON, or all of it for a file.
- * @param definition.name of the list in a response, and of its file
- * @param definition.id of the response's schema
- */
+/** Builds the endpoint of a list, whose name is also that of its file: a page of JSON, or all of it for a file. */
 const buildList = <Json extends z.ZodObject>(
   { db, reads, bulkLists, streaming }: AppContext,
   list: StoreList<Json>,

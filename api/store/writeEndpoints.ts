@@ -82,7 +82,8 @@ export const registerEndpoint = (kind: Kind, context: AppContext) => {
 
 const donated = () => dollars({ minimum: 1, maximum: MAXIMUM_CENTS }).optional();
 
-const donationFields = bodyObject({
+/** The body with one amount, whichever of its names the client used. */
+const donationBody = bodyObject({
   charity_id: textOrNumber(200)
     .refine((given) => given.trim() !== "", "required")
     .meta({
@@ -98,10 +99,7 @@ const donationFields = bodyObject({
   donation_amount: donated().describe("Alias of amount_dollars."),
   currency: currencyField(),
   ...orderFields,
-});
-
-/** The body with one amount, whichever of its names the client used. */
-const donationBody = donationFields
+})
   .transform(({ amount_dollars, amount: short, donation_amount, ...rest }) => {
     const cents = valueOfAliases({ amount_dollars, amount: short, donation_amount });
     if (cents === undefined) {

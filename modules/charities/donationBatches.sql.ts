@@ -112,7 +112,7 @@ export const claimRefundKeys = async (
   donationIds: ReadonlyMap<string, string>,
 ) => {
   if (donationIds.size === 0) {
-    return new Map();
+    return new Map<string, never>();
   }
   await transaction.query(sql.prepared("claim_refund_keys", nothing)`
     WITH entry AS MATERIALIZED (

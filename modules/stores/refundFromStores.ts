@@ -59,16 +59,9 @@ export const recordRefunded = async (
       await insertDonationRefunds(db, refunds, createdAt, events);
     } else {
       const { accountId, mode } = write;
-      const refund = {
-        accountId,
-        mode,
-        kind: refunded,
-        reason,
-        idempotencyKey: null,
-        window: null,
-      };
+      const refund = { reason, idempotencyKey: null, window: null, refundedAt: createdAt };
       for (const { id, count } of units) {
-        entries.push({ ...refund, id, count, refundedAt: createdAt });
+        entries.push({ ...refund, accountId, mode, kind: refunded, id, count });
       }
     }
   }

@@ -59,11 +59,10 @@ export const balanceEntryJson = z
     reference: z
       .string()
       .nullable()
-      .meta({
-        description:
-          "Of a payment through Stripe, its Checkout session. Of another top-up or an adjustment, the operator's, such as " +
+      .describe(
+        "Of a payment through Stripe, its Checkout session. Of another top-up or an adjustment, the operator's, such as " +
           "the number of an invoice.",
-      }),
+      ),
     note: z.string(),
     created_at: z.iso.datetime(),
   })

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { idRow, sql, timestamp } from "../../db/sql.ts";
+import { allOf, idRow, sql, timestamp } from "../../db/sql.ts";
 import { shownOrderPublicId } from "../planting/orders.sql.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
@@ -25,10 +25,7 @@ export const findMatchingTreeId = (
   { id, until, projectPublicId, region }: EvidenceSelection,
 ) => {
   const trees: Owner = { ...owner, kind: PLANTED_KIND };
-  const isInTime =
-    until === null
-      ? sql.fragment`TRUE`
-      : sql.fragment`registration.created_at < ${timestamp(until)}`;
+  const isInTime = until !== null && sql.fragment`registration.created_at < ${timestamp(until)}`;
   const isStanding = sql.fragment`
     registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count
   `;
@@ -55,20 +52,18 @@ export const findMatchingTreeId = (
       CROSS JOIN LATERAL (
         SELECT registration.id, registration.created_at
         FROM registration
-        WHERE registration.planting_order_id = planting_order.id AND ${isStanding} AND ${isInTime}
+        WHERE registration.planting_order_id = planting_order.id AND ${allOf(isStanding, isInTime)}
         ${newest}
       ) AS registration
       WHERE ${isSelectedOrder}
       ${newest}
     `);
   }
-  const isInOrder = hasOrder
-    ? sql.fragment`
-        EXISTS (
-          SELECT FROM planting_order WHERE planting_order.id = registration.planting_order_id AND ${isSelectedOrder}
-        )
-      `
-    : sql.fragment`TRUE`;
+  const isInOrder =
+    hasOrder &&
+    sql.fragment`EXISTS (
+      SELECT FROM planting_order WHERE planting_order.id = registration.planting_order_id AND ${isSelectedOrder}
+    )`;
   const isCandidate =
     id === null
       ? sql.fragment`${ownedBy("registration", trees)} AND ${isStanding}`
@@ -76,7 +71,7 @@ export const findMatchingTreeId = (
   return db.maybeOneFirst(sql.type(idRow)`
     SELECT registration.id
     FROM registration
-    WHERE ${isCandidate} AND ${isInTime} AND ${isInOrder}
+    WHERE ${allOf(isCandidate, isInTime, isInOrder)}
     ${newest}
   `);
 };

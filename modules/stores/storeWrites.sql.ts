@@ -213,7 +213,7 @@ export const readResponses = async (db: CommonQueryMethods, writes: readonly Sto
     write.idempotency === null ? [] : [{ ...write, key: write.idempotency.key }],
   );
   if (wanted.length === 0) {
-    return new Map();
+    return new Map<string, never>();
   }
   const found = await db.any(sql.prepared("read_responses", responseRow)`
     SELECT

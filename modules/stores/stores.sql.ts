@@ -14,7 +14,7 @@ import {
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import { DEFAULT_PRICES } from "./stores.rules.ts";
 import type { Feature } from "./stores.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { codeOf, invalidRequest } from "../../runtime/errors.rules.ts";
 
 const storeRow = z.strictObject({
   id: z.uuid(),
@@ -107,8 +107,7 @@ const LOCK_NOT_AVAILABLE = "55P03";
 
 /** Returns whether a lock was not granted within the time of `limitLockWait`. */
 export const isLockTimeout = (error: unknown): boolean =>
-  error instanceof Error &&
-  (("code" in error && error.code === LOCK_NOT_AVAILABLE) || isLockTimeout(error.cause));
+  codeOf(error) === LOCK_NOT_AVAILABLE || (error instanceof Error && isLockTimeout(error.cause));
 
 /**
  * Limits how long each later statement of the transaction waits for a lock.

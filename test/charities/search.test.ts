@@ -102,34 +102,22 @@ test("the well-known charities are in the catalogue from the start", async (t) =
 const FOOD_BANKS = ["ZEBRA FOOD BANK", "ZEBRA FOOD BANK OF SPRINGFIELD"];
 const RED_CROSS = ["American Red Cross"];
 const HUMANE = ["NUMBAT HUMANE SOCIETY"];
+const LODGE = "LIONS OF ZEBRA LODGE (CHAPTER 12)";
+const SCHOOL = "FRIENDS OF ST MARYS ZEBRA SCHOOL";
 
 /** What is searched for, and the names that are found, the closest first. */
 const FOUND: readonly (readonly [string, Record<string, string>, readonly string[]])[] = [
   ["every word in any order", { name: "bank zebra" }, FOOD_BANKS],
   ["beginnings of words", { name: "zebr foo" }, FOOD_BANKS],
   ["the sort name", { name: "the pantry" }, ["ZEBRA FOOD BANK"]],
-  [
-    "names with or without apostrophes, dots and capitals",
-    { name: "St. Mary's zebra" },
-    ["FRIENDS OF ST MARYS ZEBRA SCHOOL"],
-  ],
+  ["names without apostrophes and dots", { name: "St. Mary's zebra" }, [SCHOOL]],
   ["names without their accents", { name: "zébra pantry" }, ["ZEBRA FOOD BANK"]],
   ["words of one letter", { name: "a b c zebra" }, ["A B C ZEBRA CLINIC"]],
-  [
-    "a subordinate by the name of its group",
-    { name: "lions zebra" },
-    ["LIONS OF ZEBRA LODGE (CHAPTER 12)"],
-  ],
+  ["a subordinate by the name of its group", { name: "lions zebra" }, [LODGE]],
   [
     "two letters that begin a word, the names that begin with them first",
     { name: "ze" },
-    [
-      "Zero to Three",
-      ...FOOD_BANKS,
-      "A B C ZEBRA CLINIC",
-      "LIONS OF ZEBRA LODGE (CHAPTER 12)",
-      "FRIENDS OF ST MARYS ZEBRA SCHOOL",
-    ],
+    ["Zero to Three", ...FOOD_BANKS, "A B C ZEBRA CLINIC", LODGE, SCHOOL],
   ],
   ["a letter that begins a word, with another word", { name: "z pan" }, ["ZEBRA FOOD BANK"]],
   ["a word and the beginning of another", { name: "red cr" }, RED_CROSS],
@@ -163,11 +151,7 @@ const FOUND: readonly (readonly [string, Record<string, string>, readonly string
   ["two letters that are exchanged", { name: "nubmat humane society" }, HUMANE],
   ["a typo in each word", { name: "numbt humnae sociey" }, HUMANE],
   ["two words without the space between them", { name: "humanesociety numbat" }, HUMANE],
-  [
-    "a word too many, if little of the search is lost",
-    { name: "numbat humane society xqz" },
-    HUMANE,
-  ],
+  ["a word too many, if little is lost", { name: "numbat humane society xqz" }, HUMANE],
   ["nothing if much of the search is lost", { name: "numbat xqzwvjkq" }, []],
   ["an EIN of any prefix", { ein: "06-0000001" }, ["LEADING WOMBAT"]],
   ["an EIN whose leading zero is lost", { ein: "60000001" }, ["LEADING WOMBAT"]],

@@ -138,35 +138,39 @@ test("an uninstalled store keeps its first date until it is installed again", as
 
 test("top-ups and adjustments print what happened and the balance, once per reference", async (t) => {
   const { domain, run, read } = await setUp(t);
-  const topUp = ["--amount", "1020", "--reference", "invoice-1", "--note", "paid"] as const;
-  const adjust = ["--amount", "-5", "--reason", "twice", "--reference", "case-7"] as const;
+  const topUp = [
+    "topup",
+    "--amount",
+    "1020",
+    "--reference",
+    "invoice-1",
+    "--note",
+    "paid",
+  ] as const;
+  const adjust = [
+    "adjust",
+    "--amount",
+    "-5",
+    "--reason",
+    "twice",
+    "--reference",
+    "case-7",
+  ] as const;
+  const mistake = ["adjust", "--amount", "-5.00", "--reason", "typing error"] as const;
+  const adjusted = `Adjusted the balance of ${domain} by -$5.00`;
+  const isKnown = `of ${domain} is already recorded`;
   for (const [args, text] of [
-    [
-      ["topup", ...topUp],
-      `Topped up ${domain} by $1,020.00 (reference invoice-1); balance $1,020.00`,
-    ],
-    [
-      ["topup", ...topUp],
-      `Nothing added: the top-up invoice-1 of ${domain} is already recorded; balance $1,020.00`,
-    ],
-    [
-      ["adjust", "--amount", "-5.00", "--reason", "typing error"],
-      `Adjusted the balance of ${domain} by -$5.00; balance $1,015.00`,
-    ],
-    [
-      ["adjust", ...adjust],
-      `Adjusted the balance of ${domain} by -$5.00 (reference case-7); balance $1,010.00`,
-    ],
-    [
-      ["adjust", ...adjust],
-      `Nothing changed: the adjustment case-7 of ${domain} is already recorded; balance $1,010.00`,
-    ],
+    [topUp, `Topped up ${domain} by $1,020.00 (reference invoice-1); balance $1,020.00`],
+    [topUp, `Nothing added: the top-up invoice-1 ${isKnown}; balance $1,020.00`],
+    [mistake, `${adjusted}; balance $1,015.00`],
+    [adjust, `${adjusted} (reference case-7); balance $1,010.00`],
+    [adjust, `Nothing changed: the adjustment case-7 ${isKnown}; balance $1,010.00`],
   ] as const) {
     const done = await run(...args);
     t.deepEqual([done.exitCode, done.stdout, done.stderr], [0, "", `${text}\n`]);
   }
   const repeated = { balance_cents: 101_000, reference: "case-7", replayed: true };
-  t.like(await read("adjust", ...adjust), repeated);
+  t.like(await read(...adjust), repeated);
   for (const args of [
     ["adjust", "--amount", "5", "--reason", "x", "--reference", "case-7"],
     ["topup", "--amount", "5", "--reference", "case-7"],

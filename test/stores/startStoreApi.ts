@@ -10,32 +10,19 @@ import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
 import type { Context } from "../../runtime/context.ts";
 import { createCaller, readResponseChecker } from "../api/responseChecker.ts";
-import type { CheckedResponse } from "../api/responseChecker.ts";
 import { createTestContext } from "../api/testContext.ts";
 import type { TestContextOptions } from "../api/testContext.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { serve } from "../support/server.ts";
 import { readStoreState } from "./storeState.ts";
 
+type KeyHeaders = Readonly<Record<string, string>>;
+
 export type TestStore = {
   readonly id: string;
   readonly domain: string;
-  readonly live: Readonly<Record<string, string>>;
-  readonly test: Readonly<Record<string, string>>;
-};
-
-export type StoreApi = {
-  readonly url: string;
-  readonly get: (
-    path: string,
-    headers: Readonly<Record<string, string>>,
-  ) => Promise<CheckedResponse>;
-  /** The body is sent as JSON; a string is sent as it is. */
-  readonly post: (
-    path: string,
-    headers: Readonly<Record<string, string>>,
-    body: unknown,
-  ) => Promise<CheckedResponse>;
+  readonly live: KeyHeaders;
+  readonly test: KeyHeaders;
 };
 
 /** Returns the objects of a list in a response. */
@@ -43,10 +30,7 @@ export const rowsIn = (body: Readonly<Record<string, unknown>>, name: string) =>
   z.array(z.record(z.string(), z.unknown())).parse(body[name]);
 
 /** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
-export const startStoreApi = async (
-  t: ExecutionContext,
-  options: TestContextOptions,
-): Promise<StoreApi> => {
+export const startStoreApi = async (t: ExecutionContext, options: TestContextOptions) => {
   const context = createTestContext(() => "https://impact.example", {
     webhookSettings: { allowsHttp: true, allowedNetworks: [] },
     ...options,
@@ -55,10 +39,13 @@ export const startStoreApi = async (
   const call = createCaller(t, url, await readResponseChecker(url, "store"));
   return {
     url,
-    get: (path, headers) => call("GET", path, headers),
-    post: (path, headers, body) => call("POST", path, headers, body),
+    get: (path: string, headers: KeyHeaders) => call("GET", path, headers),
+    /** The body is sent as JSON; a string is sent as it is. */
+    post: (path: string, headers: KeyHeaders, body: unknown) => call("POST", path, headers, body),
   };
 };
+
+export type StoreApi = Awaited<ReturnType<typeof startStoreApi>>;
 
 /** Serves the interface twice over one database, as two processes would; a request's number selects one. */
 export const startTwoStoreApis = async (t: ExecutionContext, options: TestContextOptions) => {

@@ -1,19 +1,18 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { sql } from "../../db/sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
 
-const number = z.bigint().transform(Number);
 const stateRow = z.strictObject({
-  balance: number,
-  entries: number,
-  entrySum: number,
-  lastBalance: number.nullable(),
-  brokenLinks: number,
-  registrations: number,
-  remaining: number,
-  totals: number,
-  facts: number,
-  responses: number,
+  balance: safeInteger,
+  entries: safeInteger,
+  entrySum: safeInteger,
+  lastBalance: safeInteger.nullable(),
+  brokenLinks: safeInteger,
+  registrations: safeInteger,
+  remaining: safeInteger,
+  totals: safeInteger,
+  facts: safeInteger,
+  responses: safeInteger,
 });
 
 /** Reads a store's rows of both modes, each sum from its own table. */

@@ -48,9 +48,12 @@ export const fetchJson = async <Schema extends z.ZodType>(
     }
     json = await boundBody(response, MAXIMUM_BYTES).json();
   } catch (cause) {
-    throw cause instanceof CharityProviderError
-      ? cause
-      : new TemporaryError(`${title}: the request failed, or its response is not JSON`, { cause });
+    if (cause instanceof CharityProviderError) {
+      throw cause;
+    }
+    const failure =
+      cause instanceof SyntaxError ? "the response is not JSON" : "the request failed";
+    throw new TemporaryError(`${title}: ${failure}`, { cause });
   }
   const { data, error } = schema.safeParse(json);
   if (error) {

@@ -133,21 +133,16 @@ test("an update whose response is lost counts if the items are there", async (t)
   t.deepEqual(added(), [flat, metered]);
 });
 
-test("a canceled subscription, or missing donation prices in the settings, are a 500", async (t) => {
-  const { subscribe, double, subscriptionId } = await stage(t);
+test("a canceled subscription, or missing donation prices in the settings, are a 500, and no subscription a 400", async (t) => {
+  const { subscribe, double, subscriptionId, accountId } = await stage(t);
   double.control.cancel({ subscriptionId, when: "now_without_invoice" });
   t.is((await subscribe()).status, 500);
   const withoutPrices = await stage(t, { withPrices: false });
   t.is((await withoutPrices.subscribe()).status, 500);
   t.deepEqual(withoutPrices.added(), []);
-});
-
-test("an organization without a Stripe subscription is a 400 that says so", async (t) => {
-  const { subscribe, accountId } = await stage(t);
   await updateAccount(t.context.db, accountId, { stripeSubscriptionId: null });
-  const { status, body } = await subscribe();
-  t.is(status, 400);
-  t.regex(String(body["error"]), /no Stripe subscription/u);
+  const error = "the organization has no Stripe subscription to add donations to";
+  t.like(await subscribe(), { status: 400, body: { error } });
 });
 
 test("after a change of its Stripe subscription an organization must subscribe again", async (t) => {

@@ -32,14 +32,7 @@ test("aliases may have amounts that are equal to the cent; others, and fractions
 test("a charity is found by its EIN, with or without the dash, or its id; an unknown one is rejected", async (t) => {
   const { post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
 
-  for (const id of [
-    EIN,
-    "53-0196605",
-    "53\u20110196605",
-    "EIN 53-0196605",
-    `irs_${EIN}`,
-    530_196_605,
-  ]) {
+  for (const id of [EIN, "53-0196605", `irs_${EIN}`, 530_196_605]) {
     const { status, body } = await post(DONATE, store.live, { charity_id: id, amount: 1 });
     t.is(status, 200);
     t.is(body["charity_id"], String(id));
@@ -53,7 +46,7 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
   const misspelt = await post(DONATE, store.live, { charity_id: "53-01966", amount: 1 });
   const unknown = "no charity found for the charity_id 53-01966";
   t.is(misspelt.body["error"], `${unknown}; an EIN must be nine digits such as 53-0196605`);
-  t.is((await state()).balance, 9400);
+  t.is((await state()).balance, 9600);
 });
 
 test("if the charity's provider fails nothing is recorded, and an earlier donation is still replayed", async (t) => {

@@ -127,10 +127,8 @@ test("all names of a customer are erased, in any case, and no similar ones", asy
     ) AS given (name, email)
   `);
 
-  const forget = ["store", "forget", store.domain, "--customer-email", EMAIL, "--json"];
-  const run = await impactOf(t)(...forget);
-
-  t.like(readJson(run), { registrations: 2 * names.length, donations: 0 });
+  const forget = ["store", "forget", store.domain, "--customer-email", EMAIL];
+  t.like(await impactOf(t).json(...forget), { registrations: 2 * names.length, donations: 0 });
   const left = await db.anyFirst(sql.type(z.strictObject({ name: z.string() }))`
     SELECT customer_name AS name
     FROM registration
@@ -213,10 +211,8 @@ const createSharingStore = async (t: DatabaseTest) => {
   await plant("2", { customer_id: "2", customer_name: "Bob Hill" });
   await plant("bob", { customer_name: "Bob Hill" });
   const shareWithTwo = { customer_id: "2", customer_name: "Bob Hill", customer_email: SHARED };
-  const run = async (command: string, ...options: readonly string[]) => {
-    const ended = await impactOf(t).ok("store", command, store.domain, ...options);
-    return ended;
-  };
+  const run = (command: string, ...options: readonly string[]) =>
+    impactOf(t).ok("store", command, store.domain, ...options);
   return {
     store,
     /** Customer 2 uses the shared address, in test mode for a donation only. */

@@ -1,4 +1,4 @@
-import { readJson, impactOf } from "../../cli/runImpact.ts";
+import { impactOf } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseTest } from "../../support/database.ts";
@@ -117,9 +117,9 @@ test("shop/redact erases all customers, of an unknown shop none, and of a reinst
   t.deepEqual(await send("shop/redact", { shop_domain: "unknown.example" }), erased(0));
   t.deepEqual(await send("shop/redact"), erased(4, 1));
   t.deepEqual(holds(await dumpDatabase(t.context.databaseUrl), person), []);
-  const list = `audit list --org ${store.id} --action store.forget --json`;
-  const listed = await impactOf(t)(...list.split(" "));
-  t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
+  const list = `audit list --org ${store.id} --action store.forget`;
+  const listed = await impactOf(t).json(...list.split(" "));
+  t.like(listed, [{ action: "store.forget", actor: "platform" }]);
 
   await install("off");
   t.is((await send("shop/redact")).status, 200);
@@ -159,27 +159,19 @@ for (const topic of ["customers/data_request", "customers/redact"]) {
   });
 }
 
-/** The bodies that Shopify signs, without the shop. */
-const BODIES = {
-  "customers/data_request": {
-    customer: { id: 7, email: "ann@example.com" },
-    orders_requested: [299_938],
-    data_request: { id: 9999 },
-  },
-  "customers/redact": {
-    customer: { id: 7, email: "ann@example.com" },
-    orders_to_redact: [299_938],
-  },
-} as const;
+/* The bodies that Shopify signs, without the shop. */
+const customer = { id: 7, email: "ann@example.com" };
+const QUESTION = { customer, orders_requested: [299_938], data_request: { id: 9999 } };
+const REDACTION = { customer, orders_to_redact: [299_938] };
 
 const NOT_OF_TOPIC = "must not be given for this topic";
 
 /** The topic of a signed request, its body without the shop, and why it is rejected. */
 const MISUSED: readonly (readonly [string, object, string])[] = [
-  ["customers/redact", BODIES["customers/data_request"], `orders_requested: ${NOT_OF_TOPIC}`],
-  ["shop/redact", BODIES["customers/data_request"], `customer: ${NOT_OF_TOPIC}`],
-  ["customers/data_request", BODIES["customers/redact"], `orders_to_redact: ${NOT_OF_TOPIC}`],
-  ["shop/redact", BODIES["customers/redact"], `customer: ${NOT_OF_TOPIC}`],
+  ["customers/redact", QUESTION, `orders_requested: ${NOT_OF_TOPIC}`],
+  ["shop/redact", QUESTION, `customer: ${NOT_OF_TOPIC}`],
+  ["customers/data_request", REDACTION, `orders_to_redact: ${NOT_OF_TOPIC}`],
+  ["shop/redact", REDACTION, `customer: ${NOT_OF_TOPIC}`],
   ["customers/redact", { customer: { id: 7 }, data_request: { id: 9999 } }, NOT_OF_TOPIC],
   ["customers/data_request", { customer: { id: "7\u0000" } }, "customer.id: "],
   ["customers/data_request", { customer: { email: "ann@\u0000.example" } }, "customer.email: "],
