@@ -86,16 +86,12 @@ const insert = async (
   });
 };
 
-export type Registered = Pick<WrittenItem, "replayed" | "totals"> & {
-  readonly registration: Registration;
-};
-
 /** Returns what was recorded. The originals of replays are read now: the insert waited for the transactions that had their keys. */
 export const readRegistered = async (
   { db }: Pick<Context, "db">,
   owner: Owner,
   items: readonly WrittenItem[],
-): Promise<readonly Registered[]> => {
+) => {
   const keys = items.flatMap(({ registration, idempotencyKey }) =>
     registration === null && idempotencyKey !== null ? [idempotencyKey] : [],
   );
@@ -154,7 +150,7 @@ export const createRegistrationWriter = (context: Context, observeBatch?: BatchO
   return {
     write,
     /** @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account */
-    register: async (entry: NewRegistration): Promise<Registered> => {
+    register: async (entry: NewRegistration) => {
       const written = resultOfOne(await write(entry, [entry], false));
       return resultOfOne(await readRegistered(context, entry, [written]));
     },
