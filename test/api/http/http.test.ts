@@ -257,18 +257,13 @@ test("every response says that it must not be stored and that its type is right"
     [await call("HEAD", "/plant/trees", { key }), "Authorization, Accept"],
     [await call("GET", "/plant/trees?created_at=x", { key }), "Authorization"],
     [await call("POST", "/plant/trees", { key: "unknown", body }), "Authorization"],
+    [await call("GET", "/healthz"), null],
+    [await call("GET", "/unknown"), null],
+    [await call("PUT", "/plant/trees"), null],
   ] as const) {
     t.is(headers.get("Vary"), vary, String(status));
     t.is(headers.get("Cache-Control"), "no-store", String(status));
     t.is(headers.get("X-Content-Type-Options"), "nosniff", String(status));
-  }
-  for (const { headers } of [
-    await call("GET", "/healthz"),
-    await call("GET", "/unknown"),
-    await call("PUT", "/plant/trees"),
-  ]) {
-    t.is(headers.get("Cache-Control"), "no-store");
-    t.is(headers.get("X-Content-Type-Options"), "nosniff");
   }
   for (const bytes of [
     "nonsense\r\n\r\n",
