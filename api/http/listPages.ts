@@ -76,7 +76,6 @@ export const LINK_HEADER = {
   Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and of the whole list.',
 };
 
-/** Ends a list when its client has disconnected. */
 async function* untilClosed<Page>(
   { res }: RequestContext,
   pages: AsyncIterable<Page>,

@@ -27,7 +27,6 @@ type NewRefund = Owner & {
   readonly createdAt: string;
 };
 
-/** The operation that an idempotency key of a client or an operator belongs to. */
 const operationOf = ({ kind }: Owner, byOperator: boolean): Operation =>
   byOperator ? "operator_refund" : REFUND_OPERATIONS[kind];
 
