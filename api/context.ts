@@ -6,7 +6,7 @@ import { takePermit } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { addProcessMetrics } from "../runtime/gauges.ts";
-import { openDatabase, openHealthConnection, openLists, openReads } from "../db/openDatabase.ts";
+import { openDatabase, openHealthConnection, openReads } from "../db/openDatabase.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
@@ -37,7 +37,8 @@ export const openApiContext = async (config: Config, logger: Logger) => {
   // A pool for each kind of work, so that none uses up the connections of another.
   const db = await openDatabase(config);
   const reads = await openReads(config);
-  const lists = await openLists(config);
+  // So that pages of lists wait for no other slow query. A list that has begun may wait for its next page.
+  const lists = await openReads(config);
   const healthChecks = await openHealthConnection(config);
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock };

@@ -92,21 +92,15 @@ const CONCURRENT_READS = 3;
 /** A health check waits no longer. */
 const HEALTH_TIMEOUT_MS = 2000;
 
-/** Opens a separate pool for what clients read, with no connection for other work. */
-const openReadPool = (
+/**
+ * Opens a separate pool for queries of clients that may read many records, so that nothing else waits for them. A query
+ * that uses another pool must read counters, rows by their ids, or a bounded part of an index.
+ */
+export const openReads = (
   config: Pick<Config, "DATABASE_URL">,
   timeoutMs = READ_TIMEOUT_MS,
 ): Promise<DatabasePool> =>
   openPool(requireDatabaseUrl(config), CONCURRENT_READS, timeoutMs, { isForReads: true });
-
-/**
- * For queries that may read many records, so that nothing else waits for them. A query that uses another pool must read
- * counters, rows by their ids, or a bounded part of an index.
- */
-export const openReads = openReadPool;
-
-/** For the pages of lists, so that they wait for no other slow query. A list that has begun may wait for its next page. */
-export const openLists = openReadPool;
 
 /** Opens one connection for the health checks, so that a busy pool does not look like an unreachable database. */
 export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>

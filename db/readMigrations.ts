@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
-/** The migrations of this release. */
 const MIGRATIONS = fileURLToPath(new URL("migrations/", import.meta.url));
 
 export type Migration = {
@@ -23,7 +22,6 @@ const checksumOf = (text: string): string =>
     .update(text.replaceAll(/--.*$/gmu, "").replaceAll(/\s+/gu, " ").trim())
     .digest("hex");
 
-/** Reads the migrations of a folder, in their order. */
 export const readMigrations = async (folder = MIGRATIONS): Promise<readonly Migration[]> => {
   const files = (await readdir(folder)).filter((file) => file.endsWith(".sql")).toSorted();
   return Promise.all(

@@ -8,7 +8,13 @@ export async function* presentPages<Row>(
   }
 }
 
-/** Yields the rows of each page of a list that is searched, in which some pages find nothing. */
+/** A page of a list that is searched, in which some pages find nothing. */
+export type SearchedPage<Row, Last> = {
+  readonly rows: Iterable<Row>;
+  /** The last row that was read, whether it matches or not; null if none was, or if it is known that none follows. */
+  readonly last: Last | null;
+};
+
 export async function* rowsOf<Row>(
   pages: AsyncIterable<{ readonly rows: Iterable<Row> }>,
 ): AsyncGenerator<Iterable<Row>, void, void> {
@@ -18,9 +24,9 @@ export async function* rowsOf<Row>(
 }
 
 export async function* presentSearched<Row, Shown, Last>(
-  pages: AsyncIterable<{ readonly rows: Iterable<Row>; readonly last: Last }>,
+  pages: AsyncIterable<SearchedPage<Row, Last>>,
   present: (row: Row) => Shown,
-): AsyncGenerator<{ readonly rows: Iterable<Shown>; readonly last: Last }, void, void> {
+): AsyncGenerator<SearchedPage<Shown, Last>, void, void> {
   for await (const { rows, last } of pages) {
     yield { rows: Iterator.from(rows).map((row) => present(row)), last };
   }

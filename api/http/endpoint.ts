@@ -31,7 +31,6 @@ export type Description = {
   readonly tag: string;
   readonly summary: string;
   readonly details?: string;
-  /** The parameters of the path and what they mean. */
   readonly pathParameters?: Readonly<Record<string, string>>;
   /** Its errors besides those of every endpoint that is like it, or instead of them. */
   readonly errors?: readonly DocumentedError[];
@@ -77,7 +76,6 @@ export type Endpoint = Description & {
   /** Whether the body is a batch, which may be larger and is limited by its items. */
   readonly isBatch?: boolean;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
-  /** A body that works. */
   readonly example?: unknown;
   readonly run: (ctx: RequestContext, caller: Caller) => Promise<void>;
 };

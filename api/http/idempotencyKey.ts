@@ -70,7 +70,6 @@ export const findWrongKey = (body: unknown, rightName: string = FIELD): string |
       );
 };
 
-/** Returns whether a body has the field that the header stands in for. */
 export const hasIdempotencyKeyField = (body: z.ZodType | undefined): boolean =>
   body instanceof z.ZodObject && FIELD in body.shape;
 
@@ -93,7 +92,6 @@ export const withHeaderKey = (ctx: RequestContext, body: unknown): unknown => {
   return body;
 };
 
-/** The header of a response to a write that was done before. */
 export const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` if an earlier request created the record.",
 };

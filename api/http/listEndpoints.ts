@@ -13,9 +13,7 @@ import { streamText } from "./streamText.ts";
 export type Streaming = {
   /** For the lists that are being sent: each holds a page in memory. */
   readonly gate: Gate;
-  /** The connection of a client that accepts nothing for this time is closed. */
   readonly writeTimeoutMs: number;
-  /** A page of a list ends after a search of this time. */
   readonly pageSearchMs: number;
 };
 

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { date } from "../../modules/records/fields.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { rowsOf } from "../../runtime/presentPages.ts";
+import type { SearchedPage } from "../../runtime/presentPages.ts";
 import type { Streaming } from "./listEndpoints.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { optional } from "./parseRequest.ts";
@@ -75,14 +76,6 @@ export const LINK_HEADER = {
   Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and of the whole list.',
 };
 
-/** What one query of a list has found. */
-type SearchedRows<Row, Last> = {
-  readonly rows: Iterable<Row>;
-  /** The last row that it has read, found or not; null if no row may follow. */
-  readonly last: Last | null;
-};
-
-/** Ends a list when its client has disconnected. */
 async function* untilClosed<Page>(
   { res }: RequestContext,
   pages: AsyncIterable<Page>,
@@ -100,7 +93,7 @@ async function* untilClosed<Page>(
  * @returns `last`: the row after which the next page begins; null if there is none
  */
 const readRows = async <Row, Last>(
-  pages: AsyncIterable<SearchedRows<Row, Last>>,
+  pages: AsyncIterable<SearchedPage<Row, Last>>,
   limit: number,
   searchMs: number,
 ): Promise<{ readonly rows: readonly Row[]; readonly last: Row | Last | null }> => {
@@ -180,7 +173,7 @@ type PagedList<Row, Last> = {
   /** How many rows the page has at most; null for the whole list. */
   readonly limit: number | null;
   /** The list from the first row of the response on. */
-  readonly found: () => AsyncIterable<SearchedRows<Row, Last>>;
+  readonly found: () => AsyncIterable<SearchedPage<Row, Last>>;
   /** Returns the JSON before the rows, which opens the array that they are in. */
   readonly readHead: () => Promise<string>;
   /** Returns the parameters of the link to the page after a row. */

@@ -9,7 +9,6 @@ import { passOf } from "../../runtime/server/openDoor.ts";
 import { HttpError } from "./httpError.ts";
 import type { RequestContext, ApiState } from "./requestContext.ts";
 
-/** The largest body of a request. */
 export const BODY_KIB = 1024;
 
 const malformed = (message: string, cause?: unknown): HttpError =>

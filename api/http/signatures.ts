@@ -9,7 +9,6 @@ const equalSignatures = (given: string, expected: string): boolean => {
 /** The tolerated difference between the clocks. Older messages may be replayed ones. */
 const TOLERANCE_SECONDS = 300;
 
-/** Returns the hexadecimal HMAC-SHA256 of `<unix seconds>.<body>`. */
 export const signCallback = (secret: string, body: string, unixSeconds: number): string =>
   createHmac("sha256", secret).update(`${unixSeconds}.${body}`).digest("hex");
 
@@ -49,7 +48,6 @@ export const findSignatureProblem = (
     : null;
 };
 
-/** Returns the signature of a body: the HMAC-SHA256 in base64. */
 export const signPlatformRequest = (secret: string, body: string): string =>
   createHmac("sha256", secret).update(body).digest("base64");
 

@@ -6,7 +6,6 @@ export const WRITE_TIMEOUT_MS = 60_000;
 
 /** A client that accepts nothing for this time leaves its place if another one needs it. */
 const STALLED_MS = 5000;
-/** How often this is checked. */
 const CHECK_INTERVAL_MS = 500;
 
 /** Waits until the client has accepted what was written; breaks the response if that takes too long. */

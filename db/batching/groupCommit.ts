@@ -31,7 +31,6 @@ type Options<Entry, Result> = {
   readonly spanName?: string;
 };
 
-/** Called after each batch is written. */
 export type BatchObserver = (size: number, durationSeconds: number) => void;
 
 type Waiting<Entry, Result> = {

@@ -20,7 +20,6 @@ export const listAccountLimits = (db: CommonQueryMethods, accountId: string) =>
     ORDER BY mode
   `);
 
-/** Sets the limit of an account in a mode, or removes it. */
 export const setAccountLimit = (
   db: CommonQueryMethods,
   accountId: string,
@@ -39,7 +38,6 @@ export const setAccountLimit = (
         `,
   );
 
-/** The limit of an account in a mode, which is locked. */
 export type LockedLimit = AccountMode & LimitUse;
 
 const lockedRow = limitRow.extend({ accountId: z.uuid(), countedUnits: safeInteger.nullable() });
@@ -91,7 +89,6 @@ export const lockAccountLimits = async (
   return locked;
 };
 
-/** Stores the units of the day of accounts whose limits are locked. */
 export const updateCountedUnits = (
   transaction: DatabaseTransactionConnection,
   limits: readonly (AccountMode & Pick<LimitUse, "countToday">)[],

@@ -29,15 +29,12 @@ export const findAccount = (db: CommonQueryMethods, id: string) =>
     WHERE id = ${id}
   `);
 
-const stripeCustomerRow = z.strictObject({
-  id: z.uuid(),
-  stripeCustomerId: z.string().nullable(),
-});
+const stripeCustomerRow = accountRow.pick({ id: true, stripeCustomerId: true });
 
 /** Returns the accounts' Stripe customers; null for an account without one. */
 export const listStripeCustomerIds = async (db: CommonQueryMethods, ids: readonly string[]) => {
   const rows = await db.any(sql.type(stripeCustomerRow)`
-    SELECT id, stripe_customer_id AS "stripeCustomerId"
+    SELECT ${columnsOf("account", stripeCustomerRow)}
     FROM account
     WHERE id = ANY(${sql.array([...ids], "uuid")})
   `);

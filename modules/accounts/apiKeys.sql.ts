@@ -60,20 +60,16 @@ export const listCallers = async (db: CommonQueryMethods, digests: readonly stri
     SELECT caller.*
     FROM json_array_elements_text(${JSON.stringify(digests)}::json) AS given (digest)
     CROSS JOIN LATERAL (
-      SELECT
-        given.digest,
-        api_key.id AS "keyId",
-        account.id AS "accountId",
-        account.type AS "accountType",
-        api_key.mode,
-        api_key.scope,
-        api_key.expires_at AS "expiresAt",
-        api_key.last_used_at AS "lastUsedAt",
-        account.fractional_counting AS "fractionalCounting",
-        stripe_subscription.state AS "suspendingSubscription",
-        EXISTS (
+      SELECT ${columnsOf("api_key", hashedCallerRow, {
+        digest: sql.fragment`given.digest`,
+        keyId: sql.fragment`api_key.id`,
+        accountType: sql.fragment`account.type`,
+        fractionalCounting: sql.fragment`account.fractional_counting`,
+        suspendingSubscription: sql.fragment`stripe_subscription.state`,
+        isLimited: sql.fragment`EXISTS (
           SELECT FROM account_limit WHERE account_limit.account_id = account.id AND account_limit.mode = api_key.mode
-        ) AS "isLimited"
+        )`,
+      })}
       FROM api_key
       JOIN account ON account.id = api_key.account_id
       LEFT JOIN stripe_subscription

@@ -31,7 +31,6 @@ const linear = (channel: number): number => {
   return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
 };
 
-/** The relative luminance of WCAG. */
 const luminanceOf = (color: Color): number => {
   const [red = 0, green = 0, blue = 0] = channelsOf(color).map(linear);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;

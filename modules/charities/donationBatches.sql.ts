@@ -110,7 +110,7 @@ export const claimRefundKeys = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   donationIds: ReadonlyMap<string, string>,
-) => {
+): Promise<ReadonlyMap<string, string>> => {
   if (donationIds.size === 0) {
     return new Map<string, never>();
   }

@@ -86,16 +86,12 @@ const insert = async (
   });
 };
 
-export type Registered = Pick<WrittenItem, "replayed" | "totals"> & {
-  readonly registration: Registration;
-};
-
 /** Returns what was recorded. The originals of replays are read now: the insert waited for the transactions that had their keys. */
 export const readRegistered = async (
   { db }: Pick<Context, "db">,
   owner: Owner,
   items: readonly WrittenItem[],
-): Promise<readonly Registered[]> => {
+) => {
   const keys = items.flatMap(({ registration, idempotencyKey }) =>
     registration === null && idempotencyKey !== null ? [idempotencyKey] : [],
   );
@@ -125,22 +121,25 @@ export const createRegistrationWriter = (context: Context, observeBatch?: BatchO
    * one together with those of others that wait; several, or a refused one that may be a replay and would delay the others,
    * in a transaction of their own. One with a known idempotency key, or with that of an earlier one, returns the original
    * record; a refused one can do nothing else.
-   * @param isAtomic whether nothing is recorded if any of several is rejected; otherwise the others are recorded
+   * @param isAtomic whether nothing is recorded if any is rejected; otherwise the others are recorded
    * @throws DomainError request_invalid if the owner's total would exceed a safe integer; nothing is recorded then
    * @throws BatchRejectedError
    */
   const write = async (owner: Owner, entries: readonly NewRegistration[], isAtomic: boolean) => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
     const first = batch.length === 1 ? batch[0] : undefined;
-    if (first?.refusal && first.idempotencyKey === null) {
-      return [first.refusal];
-    }
-    const outcomes =
-      first && !first.refusal
+    const writeBatch = async (): Promise<readonly EntryOutcome[]> => {
+      if (first?.refusal && first.idempotencyKey === null) {
+        return [first.refusal];
+      }
+      return first && !first.refusal
         ? [await queue.submit(first)]
-        : await queue.runAlone(owner.accountId, batch.length, () =>
-            insert(context, batch, isAtomic),
-          );
+        : queue.runAlone(owner.accountId, batch.length, () => insert(context, batch, isAtomic));
+    };
+    const outcomes = await writeBatch();
+    if (isAtomic) {
+      requireAll(outcomes);
+    }
     const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
     const current = isUnchanged ? await readTotals(db, owner, clock.now()) : { all: 0, month: 0 };
     return outcomes.map((each) =>
@@ -151,7 +150,7 @@ export const createRegistrationWriter = (context: Context, observeBatch?: BatchO
   return {
     write,
     /** @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account */
-    register: async (entry: NewRegistration): Promise<Registered> => {
+    register: async (entry: NewRegistration) => {
       const written = resultOfOne(await write(entry, [entry], false));
       return resultOfOne(await readRegistered(context, entry, [written]));
     },

@@ -26,12 +26,6 @@ export type ListPart = {
   readonly limit: number | null;
 };
 
-export type SearchedPage<Row, Last> = {
-  readonly rows: Iterable<Row>;
-  /** The last row, whether it matches or not; null if none was read, or if it is known that none follows. */
-  readonly last: Last | null;
-};
-
 /**
  * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is
  * constant, and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number

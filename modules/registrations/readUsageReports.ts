@@ -18,7 +18,8 @@ import { getAccount } from "../accounts/getAccount.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { BillingContext } from "../billing/context.ts";
 import { listRegistrations } from "./listRegistrations.ts";
-import type { ListContext, ListPart, SearchedPage } from "./listRegistrations.ts";
+import type { ListContext, ListPart } from "./listRegistrations.ts";
+import type { SearchedPage } from "../../runtime/presentPages.ts";
 
 const readAccountBilling = async (
   db: CommonQueryMethods,

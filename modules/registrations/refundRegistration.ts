@@ -10,7 +10,6 @@ import type { Outcome } from "../records/batches.rules.ts";
 import { requireDecided, resultOfOne } from "../records/batches.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import type { Registration } from "./registrations.rules.ts";
 import { listRegistrationsByIds } from "./registrations.sql.ts";
 import { WINDOW_UNKNOWN, writeRefunds } from "./writeRefunds.ts";
 import type { RefundedItem, RefundEntry, RefundOutcome, RefundRequest } from "./writeRefunds.ts";
@@ -56,13 +55,6 @@ export const refundRegistration = async (
   return resultOfOne(await refundUnits(owner, [request], write, readWindow));
 };
 
-export type Refunded = Pick<RefundedItem, "refundedCount" | "total"> & {
-  /** The registration after the refund; in a replay, as it is now. */
-  readonly registration: Registration;
-  /** The id of the workflow that completes all refunds of the registration. */
-  readonly refundId: string;
-};
-
 /** Creates what writes the refunds of a process, and reads the registrations that they change. */
 export const createRefundWriter = (context: BillingContext) => {
   const queue = new GroupCommit<RefundEntry, RefundOutcome>({
@@ -102,7 +94,8 @@ export const createRefundWriter = (context: BillingContext) => {
       };
       return refundUnits(owner, requests, write, readWindow);
     },
-    readRefunded: (items: readonly RefundedItem[]): Promise<readonly Refunded[]> =>
+    /** Returns refunds with their registrations after them (in a replay, as they are now) and the ids of their workflows. */
+    readRefunded: (items: readonly RefundedItem[]) =>
       Promise.all(
         items.map(async ({ registration: { id }, refundedCount, refundedSoFar, total }) => {
           const registration = mustExist(

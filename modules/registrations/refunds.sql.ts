@@ -8,9 +8,8 @@ import type { NewEvent } from "../events/events.sql.ts";
 import { sumsOf, totalSubtractions } from "./totals.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { inMicroseconds, safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
-import { hasUsage } from "../billing/registrationFacts.sql.ts";
+import { hasUsage, maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { lockedRegistration } from "./decideRefund.rules.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import type { NamedRecord } from "../records/ownedRecords.sql.ts";
@@ -28,7 +27,6 @@ type NewRefund = Owner & {
   readonly createdAt: string;
 };
 
-/** The operation that an idempotency key of a client or an operator belongs to. */
 const operationOf = ({ kind }: Owner, byOperator: boolean): Operation =>
   byOperator ? "operator_refund" : REFUND_OPERATIONS[kind];
 

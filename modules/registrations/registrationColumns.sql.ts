@@ -4,7 +4,6 @@ import { columnName, columnsOf, sql } from "../../db/sql.ts";
 
 const FIELDS = Object.keys(registrationRow.shape);
 
-/** Selects a registration, as `registrationRow` reads it. */
 export const registrationColumns = columnsOf("registration", registrationRow);
 
 const valueOf = (table: string, field: string) =>

@@ -50,7 +50,6 @@ type PageLimits = { readonly rows: number; readonly bytes: number };
  */
 export const PAGE_ROWS = 1001;
 
-/** Yields the registrations of lines, of which each is parsed when it is needed. */
 function* readLines(lines: string): Generator<Registration, void, void> {
   for (let start = 0; start < lines.length;) {
     const end = lines.indexOf("\n", start);

@@ -36,7 +36,6 @@ const insertedRow = z.strictObject({
   totals: z.array(z.int()),
 });
 
-/** The scope of the idempotency key of an entry of the query. */
 const ENTRY_SCOPE = {
   ...scopeOfRow("entry"),
   operation: registerOperation(sql.fragment`entry.kind`),
@@ -184,7 +183,6 @@ export const listByIdempotencyKeys = (
     ))
   `);
 
-/** Returns the registrations with these ids, of any owner. */
 export const listRegistrationsByIds = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.prepared("list_registrations_by_ids", registrationRow)`
     SELECT ${registrationColumns}

@@ -95,7 +95,6 @@ const kindTotals = { tree: safeInteger, bottle: safeInteger } satisfies Record<K
 
 const periodRow = z.strictObject({ period: z.string(), ...kindTotals });
 
-/** Lists the totals of those of the periods that have any. */
 export const listPeriodTotals = (
   db: CommonQueryMethods,
   accountId: string,

@@ -9,7 +9,7 @@ import { jsonRows } from "../../db/jsonRows.ts";
 import { nothing, safeInteger, sql } from "../../db/sql.ts";
 import type { BalanceEntryKind } from "./stores.rules.ts";
 import { COUNT_FIELDS, findReplay, isRefund, keyOf, storedResponse } from "./storeWrites.rules.ts";
-import type { AcceptedWrite, StoreWrite } from "./storeWrites.rules.ts";
+import type { AcceptedWrite, StoredResponse, StoreWrite } from "./storeWrites.rules.ts";
 
 /** What is recorded of a write: its record, its entry in the ledger, its response and the balance after it. */
 const WRITTEN = {
@@ -208,7 +208,10 @@ const KEY = { accountId: "uuid", mode: "text", operation: "text", key: "text" } 
 const responseRow = storedResponse.extend({ place: safeInteger });
 
 /** Returns the responses that are stored for the keys of writes, by `keyOf`. */
-export const readResponses = async (db: CommonQueryMethods, writes: readonly StoreWrite[]) => {
+export const readResponses = async (
+  db: CommonQueryMethods,
+  writes: readonly StoreWrite[],
+): Promise<Map<string, StoredResponse>> => {
   const wanted = writes.flatMap((write) =>
     write.idempotency === null ? [] : [{ ...write, key: write.idempotency.key }],
   );

@@ -12,7 +12,7 @@ import { StartupError } from "../../runtime/errors.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { impactOf, runImpact } from "../cli/runImpact.ts";
 import { LOGO } from "../dashboard/dashboardScene.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -105,32 +105,29 @@ test("the first accounts of `npm start` are the cell's", async (t) => {
 
 const issuedKey = z.looseObject({ id: z.string(), key: z.string() });
 
+/** Returns what runs commands with a cell's database. */
+const impactIn = (t: DatabaseTest, { databaseUrl }: { databaseUrl: string }, stdin = "") =>
+  impactOf(t, { env: { DATABASE_URL: databaseUrl }, stdin });
+
 test("the keys of an account work in another cell with their settings", async (t) => {
   const [old, moved] = [await openCell(t, "eu1"), await openCell(t, "eu2")];
   const before = await createTestOrganization(old.db);
   const after = await createTestOrganization(moved.db);
-  const run = async (databaseUrl: string, args: readonly string[], stdin = "") => {
-    const result = await runImpact(args, { env: { DATABASE_URL: databaseUrl }, stdin });
-    t.is(result.exitCode, 0, result.stderr);
-    return result;
-  };
-  const list = ["key", "list", "--json", "--org"];
-  const issue = ["key", "issue", "--json", "--org", before.id, "--mode", "live", "--name", "shop"];
+  const impact = impactIn(t, old);
+  const issue = ["key", "issue", "--org", before.id, "--mode", "live", "--name", "shop"];
   const issueKey = async (...options: readonly string[]) =>
-    issuedKey.parse(readJson(await run(old.databaseUrl, [...issue, ...options])));
+    issuedKey.parse(await impact.json(...issue, ...options));
   const issued = await issueKey("--scope", "read", "--expires", "90d");
   const revoked = await issueKey();
-  await run(old.databaseUrl, ["key", "revoke", revoked.id]);
-  const { stdout } = await run(old.databaseUrl, [...list, before.id]);
+  await impact.ok("key", "revoke", revoked.id);
+  const { stdout } = await impact.ok("key", "list", "--json", "--org", before.id);
   t.false(stdout.includes(issued.key));
 
   for (const isNew of [true, false]) {
-    const keys = ["import", "key", "--json", "--org", after.id, "--listed", "-"];
-    const imported = z
-      .array(z.looseObject({ new: z.boolean() }))
-      .parse(readJson(await run(moved.databaseUrl, keys, stdout)));
-    const areNew = imported.map((key) => key.new);
-    t.deepEqual(areNew, [isNew, isNew, isNew]);
+    const keys = ["import", "key", "--org", after.id, "--listed", "-"];
+    const imported = await impactIn(t, moved, stdout).json(...keys);
+    const three = z.array(z.looseObject({ new: z.literal(isNew) })).length(3);
+    t.notThrows(() => three.parse(imported));
   }
 
   const { call } = await startStandaloneApi(t, { db: moved.db });
@@ -143,20 +140,19 @@ test("the keys of an account work in another cell with their settings", async (t
   t.is(await statusOf("GET", revoked.key), 403);
   const listed = z
     .array(z.looseObject({ name: z.string(), hint: z.string(), expires_at: z.string().nullable() }))
-    .parse(readJson(await run(moved.databaseUrl, [...list, after.id])));
+    .parse(await impactIn(t, moved).json("key", "list", "--org", after.id));
   const shop = listed.find(({ name }) => name === "shop");
   t.true(issued.key.startsWith(shop?.hint ?? "none"));
   t.is(typeof shop?.expires_at, "string");
 });
 
 test("an input that is no list of keys is refused", async (t) => {
-  const { db, databaseUrl } = await openCell(t, "eu1");
-  const { id } = await createTestOrganization(db);
+  const cell = await openCell(t, "eu1");
+  const { id } = await createTestOrganization(cell.db);
   for (const stdin of ["", "{}", '[{"sha256":"1"}]']) {
     const args = ["import", "key", "--org", id, "--listed", "-"];
-    const run = await runImpact(args, { env: { DATABASE_URL: databaseUrl }, stdin });
-    t.is(run.exitCode, 2);
-    t.regex(run.stderr, /not the output of `impact key list --json`/u);
+    const error = await impactIn(t, cell, stdin).fails(2, ...args);
+    t.regex(error, /not the output of `impact key list --json`/u);
   }
 });
 

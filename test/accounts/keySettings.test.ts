@@ -26,11 +26,18 @@ const NOW = "2027-01-01T00:00:00.000Z";
 /** Issues keys with the CLI at NOW. */
 const keyIssuer =
   (t: DatabaseTest, account: string) =>
-  async (...options: readonly string[]): Promise<{ readonly id: string; readonly key: string }> => {
+  async (...options: readonly string[]) => {
     const impact = impactOf(t, { clock: createMovableClock(NOW) });
-    const issue = ["key", "issue", "--org", account, "--mode", "live", "--json"];
-    const run = await impact(...issue, ...options);
-    return z.looseObject({ id: z.string(), key: z.string() }).parse(readJson(run));
+    const issued = await impact.json(
+      "key",
+      "issue",
+      "--org",
+      account,
+      "--mode",
+      "live",
+      ...options,
+    );
+    return z.looseObject({ id: z.string(), key: z.string() }).parse(issued);
   };
 
 test("an expired key is invalid on the standalone interface from its time on, even while it is cached", async (t) => {
@@ -247,23 +254,18 @@ const limitsOf = (live: number | null, testing: number | null) => ({
 test("an operator sets limits for one mode of an account, sees them and removes them", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
-  const run = async (...args: readonly string[]) => {
-    const result = await impactOf(t).ok(...args);
-    return result;
-  };
-  const limitsShown = async () => readJson(await run("org", "show", id, "--json"));
-
+  const impact = impactOf(t);
+  const show = ["org", "show", id];
   const limitTest = ["org", "update", id, "--mode", "test", "--count-per-day"];
-  await run(...limitTest, "9007199254740991");
-  t.like(await limitsShown(), limitsOf(null, Number.MAX_SAFE_INTEGER));
-  t.regex((await run("org", "show", id)).stdout, /live +-\ntest +9,007,199,254,740,991\n/u);
-  await run(...limitTest, "none");
-  t.like(await limitsShown(), limitsOf(null, null));
+  await impact.ok(...limitTest, "9007199254740991");
+  t.like(await impact.json(...show), limitsOf(null, Number.MAX_SAFE_INTEGER));
+  t.regex((await impact.ok(...show)).stdout, /live +-\ntest +9,007,199,254,740,991\n/u);
+  await impact.ok(...limitTest, "none");
+  t.like(await impact.json(...show), limitsOf(null, null));
 
   const store = await createTestStore(db);
-  await run("store", "update", store.domain, "--count-per-day", "3");
-  const shown = await run("store", "show", store.domain, "--json");
-  t.like(readJson(shown), limitsOf(3, null));
+  await impact.ok("store", "update", store.domain, "--count-per-day", "3");
+  t.like(await impact.json("store", "show", store.domain), limitsOf(3, null));
 });
 
 test("once a command that sets a limit returns, every process applies it to what the day has already", async (t) => {

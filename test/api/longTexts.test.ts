@@ -64,16 +64,17 @@ eachKind(test)("a registration has room for texts, and shows them as sent", asyn
 });
 
 test("a batch has room for items of every size", async (t) => {
-  const { call, key } = await startApiOf(t);
+  const { post } = await startApiOf(t);
   const items = Array.from({ length: 10 }, () => {
     const repeatable = { idempotency_key: short(), metadata: METADATA };
     return { count: 1, attribution: short(), ...repeatable };
   });
 
-  const { body } = await call("POST", "/plant/trees/batch", { key, body: { items } });
-
-  const results = items.map((item) => ({ body: { tree_details: [item] } }));
-  t.like(body, { succeeded: 10, results });
+  for (const idempotent_replayed of [false, true]) {
+    const results = items.map((item) => ({ idempotent_replayed, body: { tree_details: [item] } }));
+    const { body } = await post("/plant/trees/batch", { items });
+    t.like(body, { succeeded: 10, results });
+  }
 });
 
 test("a donation and its refund have room for texts, in responses, lists and webhooks", async (t) => {

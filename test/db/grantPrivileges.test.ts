@@ -91,13 +91,9 @@ test("the documented role of people and reports reads everything but secrets, an
   await migrate(ownerUrl);
   const documented = await readFile(new URL("../../docs/operations.md", import.meta.url), "utf8");
   const [statements = ""] = /^CREATE ROLE impact_reader[^`]*/mu.exec(documented) ?? [];
-  await (
-    await openClient(t, ownerUrl)
-  ).query(
-    statements
-      .replaceAll("impact_reader", escapeIdentifier(names[0] ?? ""))
-      .replace("…", "pass/word"),
-  );
+  const owner = await openClient(t, ownerUrl);
+  const named = statements.replaceAll("impact_reader", escapeIdentifier(names[0] ?? ""));
+  await owner.query(named.replace("…", "pass/word"));
 
   const reader = await openClient(t, readerUrl);
   await reader.query("SELECT * FROM audit_entry, account, registration");

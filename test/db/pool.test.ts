@@ -27,45 +27,36 @@ const readPid = (db: CommonQueryMethods): Promise<number> =>
 const openSmallPool = (t: DatabaseTest): Promise<DatabasePool> =>
   openTestPool(t, t.context.databaseUrl, 1);
 
+const violate = (connection: CommonQueryMethods): Promise<unknown> =>
+  connection.query(sql.type(nothing)`UPDATE account SET billing_day = 0`);
+
 const rename = sql.type(nothing)`UPDATE account SET name = 'Renamed'`;
 
 const listNames = (db: DatabasePool): Promise<readonly string[]> =>
   db.anyFirst(sql.type(z.strictObject({ name: z.string() }))`SELECT DISTINCT name FROM account`);
 
-test("a transaction that a refusal rolls back leaves its connection to others", async (t) => {
+test("a refusal, or a statement that violates a constraint, leaves its connection to others", async (t) => {
   const db = await openSmallPool(t);
   const { name } = await createTestOrganization(t.context.db);
   const pid = await readPid(db);
 
-  for (const refuse of [
-    () => Promise.reject(REFUSAL),
-    () => Promise.resolve(requireAll([REFUSAL])),
-  ]) {
+  await t.throwsAsync(violate(db), { code: "23514" });
+  for (const [refuse, expected] of [
+    [() => Promise.reject(REFUSAL), { name: "DomainError" }],
+    [() => Promise.resolve(requireAll([REFUSAL])), { name: "BatchRejectedError" }],
+    [violate, { code: "23514" }],
+  ] as const) {
     await t.throwsAsync(
       db.transaction(async (transaction) => {
         await transaction.query(rename);
-        await refuse();
+        await refuse(transaction);
       }),
+      expected,
     );
   }
 
   t.is(await readPid(db), pid);
   t.deepEqual(await listNames(db), [name]);
-});
-
-test("a statement that violates a constraint leaves its connection to others", async (t) => {
-  const db = await openSmallPool(t);
-  await createTestOrganization(t.context.db);
-  const pid = await readPid(db);
-  const violate = sql.type(nothing)`UPDATE account SET billing_day = 0`;
-
-  await t.throwsAsync(db.query(violate), { code: "23514" });
-  await t.throwsAsync(
-    db.transaction((transaction) => transaction.query(violate)),
-    { code: "23514" },
-  );
-
-  t.is(await readPid(db), pid);
 });
 
 test("a connection is closed after any other error", async (t) => {

@@ -162,14 +162,15 @@ test("a batch of a suspended organization returns only repeated registrations", 
     },
   });
 
-  const { results } = batchIn(
-    await suspended.call("POST", "/plant/trees/batch?atomic=false", {
-      key,
-      body: { items: [{ count: 3, idempotency_key: "before" }, { count: 1 }] },
-    }),
-  );
+  const send = (query: string, ...items: readonly object[]) =>
+    suspended.call("POST", `/plant/trees/batch${query}`, { key, body: { items } });
+  const repeated = { count: 3, idempotency_key: "before" };
 
+  const { results } = batchIn(await send("?atomic=false", repeated, { count: 1 }));
   t.deepEqual(statusesOf(results), [200, 403]);
+  t.deepEqual(rejectedIn(await send("", repeated, { count: 1 })), { 1: 403 });
+  t.deepEqual(rejectedIn(await send("", { count: 1 })), { 0: 403 });
+  t.deepEqual(outcomesOf(batchIn(await send("", repeated)).results), ["replayed"]);
 });
 
 test("once fractions are not counted any more, items with one return only records of earlier requests", async (t) => {

@@ -77,16 +77,7 @@ test("usage that the processor refused is failed, and closed once the operator d
   ]);
 });
 
-test("usage that was refunded before it was sent is corrected", async (t) => {
-  const { register, refund, drain, read } = await setUp(t);
-  const id = await register(3);
-  await refund(id);
-  await drain();
-
-  t.like((await read(id)).body, { state: "corrected", refunded_count: 3 });
-});
-
-test("usage that was offset by refunds of other usage of its second is reported", async (t) => {
+test("usage that was offset by refunds of other usage of its second is reported, and refunded one is corrected", async (t) => {
   const { double, events, register, refund, drain, read } = await setUp(t);
   const second = double.control.now();
   const refunded = await register(3);

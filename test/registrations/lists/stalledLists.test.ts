@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { request } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { Gate } from "../../../runtime/gate.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -17,12 +16,6 @@ const test = testWithDatabase();
 const MIB = 1024 * 1024;
 const LONG_METADATA = { a: "x".repeat(64_000) };
 
-/** Counts the bytes of the pages that are read. */
-const countPages = (db: DatabasePool) => {
-  const pageBytes: number[] = [];
-  return { reads: watchPages(db, { after: (bytes) => pageBytes.push(bytes) }), pageBytes };
-};
-
 const requestStarts = z.object({
   request: z.custom<IncomingMessage>(),
   response: z.custom<ServerResponse>(),
@@ -34,7 +27,8 @@ const sum = (numbers: readonly number[]): number =>
 
 test("fifty clients that stop reading long lists hold less than 48 MiB", async (t) => {
   const { db } = t.context;
-  const { reads, pageBytes } = countPages(db);
+  const pageBytes: number[] = [];
+  const reads = watchPages(db, { after: (bytes) => pageBytes.push(bytes) });
   const { url, logged } = await startStandaloneApi(t, { db, reads });
   const sockets = new Set<Socket>();
   const onRequest = (message: unknown): void => {

@@ -1,25 +1,21 @@
 import { systemClock } from "../../../runtime/clock.ts";
 import { batchIn, fieldsOf, outcomesOf, rejectionIn } from "../../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../../api/contract.ts";
-import type { Call } from "../../api/startStandaloneApi.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import { readEvents } from "../../events/readEvents.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
 
 const test = testWithDatabase();
 
 const forBothKinds = eachKind(test);
 
+type Post = Awaited<ReturnType<typeof startApiOf>>["post"];
+
 /** Registers trees in a batch, and returns their ids. */
-const plant = async (
-  call: Call,
-  key: string,
-  counts: readonly number[],
-): Promise<readonly string[]> => {
+const plant = async (post: Post, counts: readonly number[]) => {
   const items = counts.map((count) => ({ count }));
-  const { results } = batchIn(await call("POST", "/plant/trees/batch", { key, body: { items } }));
+  const { results } = batchIn(await post("/plant/trees/batch", { items }));
   return results.map(({ body }) => idIn(body, "tree"));
 };
 
@@ -71,8 +67,8 @@ forBothKinds(
 );
 
 test("a batch with refunds that are rejected refunds nothing and names them by their index", async (t) => {
-  const { call, key, id: accountId, post } = await startApiOf(t);
-  const [id = "", otherId = ""] = await plant(call, key, [5, 5]);
+  const { id: accountId, post } = await startApiOf(t);
+  const [id = "", otherId = ""] = await plant(post, [5, 5]);
   const taken = { id: otherId, count: 1, idempotency_key: "taken" };
   await post("/refund/trees", taken);
   const items = [
@@ -103,8 +99,8 @@ test("a batch with refunds that are rejected refunds nothing and names them by t
 
 test("a thousand refunds are sent again without refunding more, and their events are in order", async (t) => {
   const { db } = t.context;
-  const { call, key, id: accountId, post } = await startApiOf(t);
-  const ids = await plant(call, key, Array(1000).fill(3));
+  const { id: accountId, post } = await startApiOf(t);
+  const ids = await plant(post, Array(1000).fill(3));
   const items = ids.map((id, index) => ({ id, count: 2, idempotency_key: `return-${index}` }));
   const send = async () => batchIn(await post(BATCH, { items }));
 
@@ -125,15 +121,13 @@ test("a thousand refunds are sent again without refunding more, and their events
 });
 
 test("equal batches, single refunds and registrations at the same time refund each unit once", async (t) => {
-  const { db } = t.context;
-  const apis = [await startStandaloneApi(t, t.context), await startStandaloneApi(t, t.context)];
-  const [api] = apis;
-  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
-  const ids = await plant(api?.call ?? t.fail(), key, Array(50).fill(4));
+  const api = await startApiOf(t);
+  const { id: accountId, key } = api;
+  const ids = await plant(api.post, Array(50).fill(4));
   const items = ids.map((id, index) => ({ id, count: 1, idempotency_key: `return-${index}` }));
 
   const responses = await Promise.all(
-    apis.flatMap(({ call }) =>
+    [api, await startStandaloneApi(t, t.context)].flatMap(({ call }) =>
       [
         [BATCH, { items }] as const,
         [BATCH, { items: items.toReversed() }] as const,
@@ -145,7 +139,7 @@ test("equal batches, single refunds and registrations at the same time refund ea
 
   t.deepEqual([...new Set(statusesOf(responses))], [200]);
   const refunded = 50 + 20;
-  t.like(await readAccountSums(db, accountId), {
+  t.like(await readAccountSums(t.context.db, accountId), {
     refunded: BigInt(refunded),
     total: BigInt(200 + 20 - refunded),
     usage: BigInt(200 + 20 - refunded),

@@ -24,9 +24,8 @@ const REFUNDS = [
 for (const { kind, path, bodyOf } of REFUNDS) {
   test(`registrations do not wait while ${kind} of their account is recorded by another process`, async (t) => {
     const { db } = t.context;
-    const { call } = await startStandaloneApi(t, { db });
+    const { get, key, post } = await startApiOf(t);
     const other = await startStandaloneApi(t, { db });
-    const { apiKeyProd: key } = await createTestOrganization(db);
     const { apiKeyProd: otherKey } = await createTestOrganization(db);
     const register = (owner: string) =>
       other.call("POST", "/plant/trees", { key: owner, body: { count: 5 } });
@@ -34,13 +33,13 @@ for (const { kind, path, bodyOf } of REFUNDS) {
     // What a refund records before it changes the totals.
     const lock = await lockTable(t, t.context.databaseUrl, "event", "SHARE");
 
-    const refund = call("POST", path, { key, body: bodyOf(id) });
+    const refund = post(path, bodyOf(id));
     await eventually(async () => (await lock.countWaiting()) > 0);
     t.deepEqual(statusesOf(await Promise.all([register(key), register(otherKey)])), [200, 200]);
 
     await lock.release();
     t.is((await refund).status, 200);
-    t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 9);
+    t.is((await get("/plant/trees")).body["total_planted_trees"], 9);
   });
 }
 
