@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
 import { REGISTER_OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
-import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { CustomerFilter, CustomerDetails } from "../../modules/stores/customers.rules.ts";
 import { centsToDollars, dollarsToCents } from "../../modules/records/money.rules.ts";
 import { blankAsNull } from "../../modules/records/fields.rules.ts";
@@ -46,12 +45,7 @@ export const KIND_NAMES = {
     countField: "bottles_rescued",
     listField: "plastics",
   },
-} as const satisfies Record<
-  Kind,
-  Readonly<Record<string, string>> & {
-    readonly operation: StoreOperation;
-  }
->;
+} as const satisfies Record<Kind, Readonly<Record<string, string>>>;
 
 /** An amount in dollars, read as cents. The range is in cents. */
 export const dollars = ({ minimum, maximum }: Range) => {

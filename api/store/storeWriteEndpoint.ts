@@ -30,9 +30,7 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
   ) => Promise<StoreResponse>;
 };
 
-/**
- * Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response.
- */
+/** Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response. */
 export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>(
   operation: StoreOperation,
   path: string,
