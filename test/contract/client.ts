@@ -103,11 +103,8 @@ const send = async (method: string, url: string, { headers = {}, body }: Request
   try {
     const response = await fetch(url, {
       method,
-      headers: {
-        ...(content === undefined ? {} : { "Content-Type": "application/json" }),
-        ...headers,
-      },
-      ...(content === undefined ? {} : { body: content }),
+      headers: { ...(content !== undefined && { "Content-Type": "application/json" }), ...headers },
+      ...(content !== undefined && { body: content }),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     const text = await response.text();

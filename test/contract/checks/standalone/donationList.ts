@@ -153,12 +153,8 @@ export const donationRefundChecks: readonly Check[] = [
   ),
   refunds.contract("wrong types of the optional fields are a 400", async (t) => {
     const { donation_id: id } = await t.donate();
-    for (const body of [
-      { reason: {} },
-      { metadata: "x" },
-      { metadata: [] },
-      { idempotency_key: {} },
-    ]) {
+    const wrong = [{ reason: {} }, { metadata: "x" }, { metadata: [] }, { idempotency_key: {} }];
+    for (const body of wrong) {
       expect.error(await t.refundDonation({ id, ...body }), 400);
     }
   }),

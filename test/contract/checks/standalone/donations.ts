@@ -66,12 +66,10 @@ export const donationsOf = (service: Service) => {
       expect.equal(`ids in GET /charities/donations ${what}`, listed.toSorted(), ids.toSorted());
       expect.equal(`total_items with ${what}`, body.total_items, ids.length);
     },
-    donate: async (body: Readonly<Record<string, unknown>> = {}, key: StandaloneKey = "test") =>
-      readDonated(
-        await service
-          .organization(key)
-          .post("/charities/donate", { amount_cents: 250, ein: EIN, ...body }),
-      ),
+    donate: async (body: Readonly<Record<string, unknown>> = {}, key: StandaloneKey = "test") => {
+      const gift = { amount_cents: 250, ein: EIN, ...body };
+      return readDonated(await service.organization(key).post("/charities/donate", gift));
+    },
     refundDonation: (body: unknown, key: StandaloneKey = "test"): Promise<Answer> =>
       service.organization(key).post("/refund/donations", body),
     search: async (query: Query = {}) =>
