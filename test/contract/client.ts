@@ -1,3 +1,5 @@
+import { setTimeout as delay } from "node:timers/promises";
+
 /*
  * HTTP requests to a server of the contract. The checks use nothing else: no database, no module of this service.
  */
@@ -124,9 +126,7 @@ const withinRateLimit = async (path: string, request: () => Promise<Answer>): Pr
     retry += 1
   ) {
     const seconds = Number(answer.headers.get("retry-after") ?? 1);
-    await new Promise((resolve) => {
-      setTimeout(resolve, seconds * 1000);
-    });
+    await delay(seconds * 1000);
     answer = await request();
   }
   return answer;
