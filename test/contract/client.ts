@@ -1,8 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-/*
- * HTTP requests to a server of the contract. The checks use nothing else: no database, no module of this service.
- */
+/* HTTP requests to a server of the contract. The checks use nothing else: no database, no module of this service. */
 
 /** A server does not do what the contract states. */
 export class Difference extends Error {
