@@ -11,7 +11,7 @@ import { orderId } from "../../modules/stores/customers.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { AppContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
+import { responseObject, optional } from "../http/parseRequest.ts";
 
 const certificateUrl = responseObject("CertificateUrl", {
   certificate_url: z.url().meta({
@@ -32,7 +32,7 @@ const urlOf = ({ publicBaseUrl }: AppContext, token: string) => ({
   certificate_url: `${publicBaseUrl()}/certificate/${token}`,
 });
 
-const recordQuery = queryObject({
+const recordQuery = z.object({
   id: recordId().meta({
     description: "The id of a registration or a donation.",
     examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
@@ -60,7 +60,7 @@ export const certificateUrlEndpoint = (
       urlOf(context, await getCertificateToken(context, owner, id, kind)),
   });
 
-const orderQuery = queryObject({
+const orderQuery = z.object({
   order_id: orderId().meta({
     // An empty parameter is one that is not given.
     minLength: 1,

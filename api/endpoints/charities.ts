@@ -4,7 +4,7 @@ import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
+import { responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import { integerUpTo } from "../http/listPages.ts";
 import type { AppContext } from "../context.ts";
 
@@ -39,7 +39,7 @@ export const total = (description: string) => wholeNumber().meta({ description, 
 
 export const CHARITY_ICON_PATH = "/media/charity.svg";
 
-const charityQuery = queryObject({
+const charityQuery = z.object({
   name: optional(
     text(200),
     "Words of the name, or their beginnings; typos are tolerated. An EIN is searched as one.",

@@ -21,7 +21,7 @@ export const createCharityValidator =
   (
     temporal: Client,
     getDeployment: () => Promise<string>,
-    { timeoutMs = TIMEOUT_MS }: { readonly timeoutMs?: number } = {},
+    timeoutMs = TIMEOUT_MS,
   ): ValidateCharity =>
   async (donationId, lookup) => {
     const deployment = await getDeployment();

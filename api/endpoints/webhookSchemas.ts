@@ -16,13 +16,7 @@ import {
 import type { WebhookType } from "../../modules/events/webhooks.rules.ts";
 import type { Callback } from "../http/endpoint.ts";
 import { defaultedLimit } from "../http/listPages.ts";
-import {
-  bodyObject,
-  queryObject,
-  responseObject,
-  optional,
-  wholeNumber,
-} from "../http/parseRequest.ts";
+import { bodyObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 
 /** What each type of event says, in the feed and in webhooks. */
 export const EVENT_MEANINGS = {
@@ -125,7 +119,7 @@ export const recoverBody = bodyObject({
   })
   .meta({ id: "NewWebhookRecovery" });
 
-export const deliveryQuery = queryObject({
+export const deliveryQuery = z.object({
   state: optional(
     oneOf(DELIVERY_STATES),
     "Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed.",

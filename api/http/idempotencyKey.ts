@@ -4,7 +4,7 @@ import { describeIssues } from "../../runtime/describeIssues.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { parseRequest, queryObject } from "./parseRequest.ts";
+import { parseRequest } from "./parseRequest.ts";
 
 /*
  * The header Idempotency-Key. On the store interface it is the only way to give a key. On the standalone interface it
@@ -13,7 +13,7 @@ import { parseRequest, queryObject } from "./parseRequest.ts";
 
 const FIELD = "idempotency_key";
 
-const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
+const headerSchema = z.object({ "Idempotency-Key": idempotencyKey() });
 
 /** A string of a structured header (RFC 9651): quotes are syntax, and a backslash escapes a quote and itself. */
 const QUOTED = /^"((?:[^"\\]|\\["\\])*)"$/u;

@@ -30,9 +30,6 @@ export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
       issue.code === "invalid_type" ? "the body must be a JSON object" : undefined,
   });
 
-/** Query parameters, each at most once. Others are ignored. */
-export const queryObject = <Shape extends z.ZodRawShape>(shape: Shape) => z.object(shape);
-
 /** A field or parameter that may be absent. */
 export const optional = <Schema extends z.ZodType>(
   schema: Schema,

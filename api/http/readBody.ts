@@ -1,6 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { EventEmitter } from "node:events";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
 import { currentClient } from "../../runtime/client.ts";
@@ -151,12 +152,6 @@ export const takeTurnOfLongBody = async (response: ServerResponse): Promise<() =
   };
 };
 
-/** Most bodies arrive with their headers: then Node has parsed them in this turn of the event loop. */
-const nextTurn = (): Promise<void> =>
-  new Promise((resolve) => {
-    setImmediate(resolve);
-  });
-
 const EMPTY = Buffer.alloc(0);
 
 /** Returns a body that has been received as what the parser reads: a request with no headers that says anything of it. */
@@ -197,6 +192,7 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     }
     if (!isChunked && announced <= LONG_BODY_BYTES) {
       if (!req.complete) {
+        // Most bodies arrive with their headers: then Node has parsed them in this turn of the event loop.
         await nextTurn();
       }
       if (req.complete) {

@@ -1,6 +1,7 @@
 import type { ParameterizedContext } from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
+import { mustExist } from "../../runtime/errors.rules.ts";
 import type { Gate } from "../../runtime/gate.ts";
 import { passOf } from "../../runtime/server/openDoor.ts";
 
@@ -31,7 +32,7 @@ export type Page = {
 
 /** Returns a part of the path, by its name in the route's pattern. */
 export const pathParameter = ({ params }: RequestContext, name: string): string =>
-  params?.[name] ?? "";
+  mustExist(params?.[name], `The route has no parameter ${name}.`);
 
 /** Runs a request at another gate than that of the process, which decides from now on when it runs. */
 export const runAt = <Result>(

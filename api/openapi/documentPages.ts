@@ -1,19 +1,15 @@
 import { readFile } from "node:fs/promises";
+import { basename } from "node:path";
 import type { Page } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Rendered, Tagged } from "../http/taggedResponses.ts";
 
 /** The page loads files only from this server and sends requests only to it. */
-const CONTENT_SECURITY_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
+const HEADERS = {
+  "Content-Security-Policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+};
 
 const HTML = `<!doctype html>
 <html lang="en">
@@ -45,18 +41,21 @@ const START_SCRIPT = `SwaggerUIBundle({
 });
 `;
 
-const LIBRARY = {
-  "swagger-ui.css": import.meta.resolve("swagger-ui-dist/swagger-ui.css"),
-  "swagger-ui-bundle.js": import.meta.resolve("swagger-ui-dist/swagger-ui-bundle.js"),
-  "favicon-32x32.png": import.meta.resolve("swagger-ui-dist/favicon-32x32.png"),
-};
+const LIBRARY = [
+  import.meta.resolve("swagger-ui-dist/swagger-ui.css"),
+  import.meta.resolve("swagger-ui-dist/swagger-ui-bundle.js"),
+  import.meta.resolve("swagger-ui-dist/favicon-32x32.png"),
+];
 
 /** Renders what a path has when it is first requested, because most processes never send it. */
-const sendRendered = (render: () => Rendered | Promise<Rendered>): Page["run"] => {
+const filePage = ([path, render]: readonly [string, () => Rendered | Promise<Rendered>]): Page => {
   let tagged: Tagged | null = null;
-  return async (ctx) => {
-    tagged ??= tag(await render());
-    send(ctx, tagged, "no-cache");
+  return {
+    path,
+    run: async (ctx) => {
+      tagged ??= tag(await render());
+      send(ctx, tagged, "no-cache");
+    },
   };
 };
 
@@ -64,26 +63,18 @@ const sendRendered = (render: () => Rendered | Promise<Rendered>): Page["run"] =
 export const documentPages = (createDocument: () => object): readonly Page[] => [
   // `npm start` prints the base URL.
   { path: "/", run: (ctx) => ctx.redirect("docs") },
-  {
-    path: "/openapi.json",
-    run: sendRendered(() => ({ type: "application/json", body: JSON.stringify(createDocument()) })),
-  },
-  {
-    path: "/docs",
-    run: sendRendered(() => ({
-      type: "text/html",
-      body: HTML,
-      headers: { "Content-Security-Policy": CONTENT_SECURITY_POLICY },
-    })),
-  },
   // The page's links are relative to a path without a slash, so that it works behind any base path.
   { path: "/docs/", run: (ctx) => ctx.redirect("../docs") },
-  {
-    path: "/docs/start.js",
-    run: sendRendered(() => ({ type: "text/javascript", body: START_SCRIPT })),
-  },
-  ...Object.entries(LIBRARY).map(([name, url]) => ({
-    path: `/docs/${name}`,
-    run: sendRendered(async () => ({ type: name, body: await readFile(new URL(url)) })),
-  })),
+  ...Object.entries({
+    "/openapi.json": () => ({ type: "application/json", body: JSON.stringify(createDocument()) }),
+    "/docs": () => ({ type: "text/html", body: HTML, headers: HEADERS }),
+    "/docs/start.js": () => ({ type: "text/javascript", body: START_SCRIPT }),
+  }).map(filePage),
+  ...LIBRARY.map((url) => {
+    const name = basename(url);
+    return filePage([
+      `/docs/${name}`,
+      async () => ({ type: name, body: await readFile(new URL(url)) }),
+    ]);
+  }),
 ];

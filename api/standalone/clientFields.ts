@@ -2,9 +2,7 @@ import { longText, metadata } from "../../modules/records/fields.rules.ts";
 import { booleanParameter, optional } from "../http/parseRequest.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 
-/*
- * What clients may add to registrations and donations, and to their refunds.
- */
+/* What clients may add to registrations and donations, and to their refunds. */
 
 /** Of new records. */
 export const recordFields = {

@@ -15,7 +15,7 @@ import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
-import { bodyObject, queryObject, responseObject, optional } from "../http/parseRequest.ts";
+import { bodyObject, responseObject, optional } from "../http/parseRequest.ts";
 import { oneAttribution, withoutAttribution, reasonField, recordFields } from "./clientFields.ts";
 
 const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
@@ -53,19 +53,20 @@ export const donateResponse = responseObject("RecordedDonation", {
   donation_details: z.array(donationJson),
 });
 
-export const listQuery = queryObject({
-  attribution: optional(attribution(), "Only donations with this attribution.", "newsletter"),
-  without_attribution: withoutAttribution(),
-  metadata_key: optional(shortText(), "Only donations whose metadata has this key."),
-  metadata_value: optional(
-    longText(),
-    "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
-  ),
-  start_date: firstDay(),
-  end_date: lastDay(),
-  page: page(),
-  page_size: pageSize(100),
-})
+export const listQuery = z
+  .object({
+    attribution: optional(attribution(), "Only donations with this attribution.", "newsletter"),
+    without_attribution: withoutAttribution(),
+    metadata_key: optional(shortText(), "Only donations whose metadata has this key."),
+    metadata_value: optional(
+      longText(),
+      "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
+    ),
+    start_date: firstDay(),
+    end_date: lastDay(),
+    page: page(),
+    page_size: pageSize(100),
+  })
   .refine(...oneAttribution("attribution"))
   .refine(
     ({ metadata_key, metadata_value }) =>

@@ -9,7 +9,7 @@ import type { EventType } from "../../modules/events/events.rules.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
-import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
+import { responseObject, optional } from "../http/parseRequest.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
 import type { AppContext } from "../context.ts";
 
@@ -20,7 +20,7 @@ const NAMES = EVENT_TYPES.join("|").replaceAll(".", String.raw`\.`);
 const isEventType = (given: string): given is EventType =>
   EVENT_TYPES.some((type) => type === given);
 
-const query = queryObject({
+const query = z.object({
   types: optional(
     z
       .string()

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { createEvidenceReader, readSharedSummary } from "../../modules/planting/readEvidence.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import {
@@ -10,9 +11,8 @@ import { evidenceSummary, presentEvidenceSummary } from "../endpoints/presentEvi
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { queryObject } from "../http/parseRequest.ts";
 
-const treeQuery = queryObject({
+const treeQuery = z.object({
   evidence_stage: evidenceStage().describe(
     "For tests, with any key: simulates that the trees have reached this stage. Nothing is stored, and all dates are that of the registration.",
   ),

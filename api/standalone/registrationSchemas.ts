@@ -8,13 +8,7 @@ import {
   idempotencyKey,
 } from "../../modules/registrations/registrations.rules.ts";
 import { firstDay, lastDay, pageLength, pageStart } from "../http/listPages.ts";
-import {
-  bodyObject,
-  queryObject,
-  responseObject,
-  optional,
-  wholeNumber,
-} from "../http/parseRequest.ts";
+import { bodyObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import { oneAttribution, reasonField, recordFields, withoutAttribution } from "./clientFields.ts";
 
 /** How the standalone interface names trees and bottles; everything else is the same for both. */
@@ -69,17 +63,19 @@ const metadataParameter = z
     `A JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs, as JSON; each of them must match.`,
   );
 
-export const listQuery = queryObject({
-  attribution_key: optional(attribution(), "Attribution to match.", "newsletter"),
-  without_attribution: withoutAttribution(),
-  id: optional(z.string(), "Id of one registration."),
-  created_at: firstDay(),
-  end_at: lastDay(),
-  metadata: metadataParameter.optional(),
-  // Names that no client sends by habit, because the contract has no pages here.
-  first: pageLength(),
-  after: pageStart(),
-}).refine(...oneAttribution("attribution_key"));
+export const listQuery = z
+  .object({
+    attribution_key: optional(attribution(), "Attribution to match.", "newsletter"),
+    without_attribution: withoutAttribution(),
+    id: optional(z.string(), "Id of one registration."),
+    created_at: firstDay(),
+    end_at: lastDay(),
+    metadata: metadataParameter.optional(),
+    // Names that no client sends by habit, because the contract has no pages here.
+    first: pageLength(),
+    after: pageStart(),
+  })
+  .refine(...oneAttribution("attribution_key"));
 
 const units = (description: string) => wholeNumber().meta({ description, examples: [1200] });
 

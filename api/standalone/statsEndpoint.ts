@@ -12,10 +12,10 @@ import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { listStatistics } from "../../modules/dashboard/statistics.sql.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
-import { queryObject, responseObject } from "../http/parseRequest.ts";
+import { responseObject } from "../http/parseRequest.ts";
 import type { AppContext } from "../context.ts";
 
-const statsQuery = queryObject({
+const statsQuery = z.object({
   kind: oneOf(RECORD_KINDS).describe("What to count."),
   from: firstDay("First day. Defaults to 30 days, or to 12 months, until `to`."),
   to: lastDay("Last day. Defaults to today."),

@@ -11,7 +11,7 @@ import {
   pageLength,
   pageStart,
 } from "../http/listPages.ts";
-import { queryObject, responseObject } from "../http/parseRequest.ts";
+import { responseObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
@@ -26,13 +26,13 @@ const kindParameter = () => oneOf(KINDS).optional();
 
 const kindsOf = (kind: Kind | undefined) => (kind === undefined ? KINDS : [kind]);
 
-const oneQuery = queryObject({
+const oneQuery = z.object({
   kind: kindParameter().describe(
     "Selects the tree or the bottle registration if both were imported with the same id.",
   ),
 });
 
-const listQuery = queryObject({
+const listQuery = z.object({
   kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
   created_at: firstDay("First day of the registrations, UTC."),
   end_at: lastDay("Last day of the registrations, UTC."),
@@ -46,7 +46,7 @@ const CURRENT = "current";
 
 const PERIOD_MUST_BE = "must be a month in the form YYYY-MM, or current";
 
-const statementQuery = queryObject({
+const statementQuery = z.object({
   period: z
     .string({ error: PERIOD_MUST_BE })
     .regex(/^(?:[1-9]\d{3}-(?:0[1-9]|1[0-2])|current)$/u, PERIOD_MUST_BE)

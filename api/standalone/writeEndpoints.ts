@@ -22,7 +22,6 @@ import {
   booleanParameter,
   bodyObject,
   parseBody,
-  queryObject,
   responseObject,
   optional,
   wholeNumber,
@@ -36,7 +35,7 @@ import {
 import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 
-const batchQuery = queryObject({
+const batchQuery = z.object({
   atomic: booleanParameter().default("true").meta({
     default: true,
     description:

@@ -17,7 +17,7 @@ import {
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { queryObject, optional, wholeNumber } from "../http/parseRequest.ts";
+import { optional, wholeNumber } from "../http/parseRequest.ts";
 import { valueOfAliases } from "./fields.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
@@ -25,7 +25,7 @@ const parameter = () => text(200).transform((given) => given.trim());
 /** A text that cannot be an id is one that does not exist. */
 const recordId = () => z.string().optional();
 
-const query = queryObject({
+const query = z.object({
   tree_id: recordId().describe(
     "The tree record. If absent, the newest record that matches the other parameters.",
   ),

@@ -6,7 +6,7 @@ import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
-import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
+import { responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
@@ -62,7 +62,7 @@ const ledger = STORE_LISTS.balance;
 
 const CURSOR_MUST_BE = "must be a next_cursor";
 
-const ledgerQuery = queryObject({
+const ledgerQuery = z.object({
   limit: limitParameter,
   cursor: optional(
     z.string({ error: CURSOR_MUST_BE }).regex(/^\d{0,18}$/u, CURSOR_MUST_BE),
@@ -138,6 +138,6 @@ export const statsEndpoint = (context: AppContext) =>
     summary: "Read the totals of the store or of one customer",
     details: "Refunded units and donations are not included.",
     errors: ["query_timeout"],
-    schemas: { query: queryObject(customerParameters), response: stats },
+    schemas: { query: z.object(customerParameters), response: stats },
     handle: ({ owner, query }) => readStoreImpact(context, owner, customerFilterOf(query)),
   });

@@ -10,7 +10,7 @@ import type { StoreList } from "../../modules/stores/storeLists.ts";
 import type { Description } from "../http/endpoint.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { firstDay, integerUpTo, startOfDay } from "../http/listPages.ts";
-import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
+import { responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KIND_NAMES, unlessBlank } from "./fields.ts";
@@ -72,7 +72,7 @@ const cursorParameter = z
       "The next_cursor of the previous page, or any ISO 8601 timestamp (UTC without an offset): the page starts with the newest older record.",
   });
 
-const listQuery = queryObject({
+const listQuery = z.object({
   ...customerParameters,
   order_id: optional(
     orderId(),

@@ -124,7 +124,6 @@ const STORE_WRITES = {
   registration: {
     path: "/app/api/plant",
     body: { trees: 3 },
-    commit: "COMMIT",
     change: {
       balance: -300,
       entries: 2,
@@ -139,7 +138,6 @@ const STORE_WRITES = {
   donation: {
     path: "/app/api/charity/donate",
     body: { charity_id: EIN, amount_dollars: 3 },
-    commit: "COMMIT",
     change: {
       balance: -600,
       entries: 2,
@@ -154,7 +152,6 @@ const STORE_WRITES = {
   refund: {
     path: "/app/api/refund",
     body: { type: "tree", quantity: 3 },
-    commit: "COMMIT",
     change: {
       balance: 300,
       entries: 2,
@@ -167,7 +164,7 @@ const STORE_WRITES = {
   },
 };
 
-for (const [name, { path, body, ...write }] of Object.entries(STORE_WRITES)) {
+for (const [name, { path, body, change }] of Object.entries(STORE_WRITES)) {
   test(`a store's ${name} whose commit is not confirmed is a 500, and its repeat gets the stored response`, async (t) => {
     const { db, databaseUrl } = t.context;
     const { url, loseResponse } = await startRelay(t, databaseUrl);
@@ -193,7 +190,7 @@ for (const [name, { path, body, ...write }] of Object.entries(STORE_WRITES)) {
         }),
         loseResponse,
       },
-      write,
+      { commit: "COMMIT", change },
     );
   });
 }

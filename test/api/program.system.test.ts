@@ -125,45 +125,33 @@ test.serial("after SIGTERM it serves without being ready, until a second signal"
   t.deepEqual(await exited, [0, null]);
 });
 
-const fails = test.macro(
-  async (
-    t,
-    settings: (databaseUrl: string) => Readonly<Record<string, string>>,
-    message: RegExp,
-  ) => {
+for (const [title, settings, message] of [
+  [
+    "without DATABASE_URL the error says what to set and what to run",
+    () => ({}),
+    /^DATABASE_URL is not set\. .*npm start$/mu,
+  ],
+  [
+    "an unreachable database is reported without its password",
+    () => ({ DATABASE_URL: "postgres://user:secret@127.0.0.1:1/impact" }),
+    /^The database at 127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED.* Check DATABASE_URL\.$/mu,
+  ],
+  [
+    "a database without the schema is rejected with the command to run",
+    (databaseUrl: string) => ({ DATABASE_URL: new URL("/template1", databaseUrl).href }),
+    /impact -- migrate$/mu,
+  ],
+  ["a malformed setting is reported", () => ({ PORT: "eighty" }), /PORT must be a port number/u],
+] as const) {
+  test(title, async (t) => {
     const error = await t.throwsAsync(startApi(t, settings(t.context.databaseUrl)));
 
     t.regex(error.message, /^api\/main\.ts ended with code 1:$/mu);
     t.regex(error.message, message);
     t.notRegex(error.message, /^\s+at /mu);
     t.notRegex(error.message, /secret/u);
-  },
-);
-
-test(
-  "without DATABASE_URL the error says what to set and what to run",
-  fails,
-  () => ({}),
-  /^DATABASE_URL is not set\. .*npm start$/mu,
-);
-test(
-  "an unreachable database is reported without its password",
-  fails,
-  () => ({ DATABASE_URL: "postgres://user:secret@127.0.0.1:1/impact" }),
-  /^The database at 127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED.* Check DATABASE_URL\.$/mu,
-);
-test(
-  "a database without the schema is rejected with the command to run",
-  fails,
-  (databaseUrl) => ({ DATABASE_URL: new URL("/template1", databaseUrl).href }),
-  /impact -- migrate$/mu,
-);
-test(
-  "a malformed setting is reported",
-  fails,
-  () => ({ PORT: "eighty" }),
-  /PORT must be a port number/u,
-);
+  });
+}
 
 test("a port in use is reported with its setting", async (t) => {
   const port = await listen(t, createServer());

@@ -126,8 +126,7 @@ const startService = async (t: DatabaseTest) => {
   const { db, databaseUrl } = t.context;
   const organization = await createTestOrganization(db);
   const store = await createTestStore(db);
-  const most = { MAXIMUM_COUNT_PER_REQUEST: "9000000000", MAXIMUM_TEST_RECORDS: "9000000000" };
-  const { urls } = await startProgram(t, "api/main.ts", { DATABASE_URL: databaseUrl, ...most });
+  const { urls } = await startProgram(t, "api/main.ts", { DATABASE_URL: databaseUrl });
   return {
     urls,
     environment: {

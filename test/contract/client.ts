@@ -1,6 +1,6 @@
-/*
- * HTTP requests to a server of the contract. The checks use nothing else: no database, no module of this service.
- */
+import { setTimeout as delay } from "node:timers/promises";
+
+/* HTTP requests to a server of the contract. The checks use nothing else: no database, no module of this service. */
 
 /** A server does not do what the contract states. */
 export class Difference extends Error {
@@ -103,11 +103,8 @@ const send = async (method: string, url: string, { headers = {}, body }: Request
   try {
     const response = await fetch(url, {
       method,
-      headers: {
-        ...(content === undefined ? {} : { "Content-Type": "application/json" }),
-        ...headers,
-      },
-      ...(content === undefined ? {} : { body: content }),
+      headers: { ...(content !== undefined && { "Content-Type": "application/json" }), ...headers },
+      ...(content !== undefined && { body: content }),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     const text = await response.text();
@@ -127,9 +124,7 @@ const withinRateLimit = async (path: string, request: () => Promise<Answer>): Pr
     retry += 1
   ) {
     const seconds = Number(answer.headers.get("retry-after") ?? 1);
-    await new Promise((resolve) => {
-      setTimeout(resolve, seconds * 1000);
-    });
+    await delay(seconds * 1000);
     answer = await request();
   }
   return answer;

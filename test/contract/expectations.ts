@@ -10,42 +10,6 @@ const show = (value: unknown): string =>
 const describe = ({ status, text }: Answer): string =>
   `${status} ${text.length > 300 ? `${text.slice(0, 300)}…` : text}`;
 
-const expectEqual = (what: string, got: unknown, expected: unknown): void => {
-  if (!isDeepStrictEqual(got, expected)) {
-    throw new Difference(`${what}: expected ${show(expected)}, got ${show(got)}`);
-  }
-};
-
-const expectThat = (holds: boolean, what: string, got: unknown): void => {
-  if (!holds) {
-    throw new Difference(`${what}; got ${show(got)}`);
-  }
-};
-
-/**
- * Expects an object to have these fields, among others.
- * @param query what the object was found with, for the message
- */
-const expectFields = (
-  got: object,
-  expected: Readonly<Record<string, unknown>>,
-  query?: object,
-): void => {
-  const fields: Readonly<Record<string, unknown>> = { ...got };
-  const suffix = query === undefined ? "" : ` with ${JSON.stringify(query)}`;
-  for (const [name, value] of Object.entries(expected)) {
-    expectEqual(name + suffix, fields[name], value);
-  }
-};
-
-const expectStatus = (answer: Answer, ...statuses: readonly number[]): void => {
-  if (!statuses.includes(answer.status)) {
-    throw new Difference(
-      `${answer.request}: expected ${statuses.join(" or ")}, got ${describe(answer)}`,
-    );
-  }
-};
-
 const parse = <Schema extends z.ZodType>(answer: Answer, schema: Schema): z.output<Schema> => {
   const type = answer.headers.get("content-type") ?? "none";
   if (!/^application\/json(?:;|$)/iu.test(type)) {
@@ -69,16 +33,10 @@ const parse = <Schema extends z.ZodType>(answer: Answer, schema: Schema): z.outp
   return result.data;
 };
 
-/** Returns the body of a 200, which must match the schema. */
-const expectBody = <Schema extends z.ZodType>(answer: Answer, schema: Schema) => {
-  expectStatus(answer, 200);
-  return parse(answer, schema);
-};
-
 const standaloneError = z.strictObject({ error: z.string().min(1) });
 const storeError = z.looseObject({ error: z.string().min(1), code: z.string() });
 
-const expectMessage = (answer: Answer, message: string, expected: RegExp | string): void => {
+const expectMessage = (answer: Answer, message: string, expected: RegExp | string = /^/u): void => {
   if (typeof expected === "string" ? message !== expected : !expected.test(message)) {
     throw new Difference(
       `${answer.request}: expected the message ${String(expected)}, got ${message}`,
@@ -86,33 +44,51 @@ const expectMessage = (answer: Answer, message: string, expected: RegExp | strin
   }
 };
 
-/** Expects an error of the standalone interface. */
-const expectError = (answer: Answer, status: number, message?: RegExp | string): void => {
-  expectStatus(answer, status);
-  const { error } = parse(answer, standaloneError);
-  if (message !== undefined) {
-    expectMessage(answer, error, message);
-  }
-};
-
-/** Expects an error of the store interface. */
-const expectStoreError = (answer: Answer, status: number, code: string, message?: RegExp): void => {
-  expectStatus(answer, status);
-  const body = parse(answer, storeError);
-  expectEqual(`${answer.request}: code`, body.code, code);
-  if (message !== undefined) {
-    expectMessage(answer, body.error, message);
-  }
-};
-
 export const expect = {
-  equal: expectEqual,
-  that: expectThat,
-  fields: expectFields,
-  status: expectStatus,
-  body: expectBody,
-  error: expectError,
-  storeError: expectStoreError,
+  equal: (what: string, got: unknown, expected: unknown): void => {
+    if (!isDeepStrictEqual(got, expected)) {
+      throw new Difference(`${what}: expected ${show(expected)}, got ${show(got)}`);
+    }
+  },
+  that: (holds: boolean, what: string, got: unknown): void => {
+    if (!holds) {
+      throw new Difference(`${what}; got ${show(got)}`);
+    }
+  },
+  /**
+   * Expects an object to have these fields, among others.
+   * @param query what the object was found with, for the message
+   */
+  fields: (got: object, expected: Readonly<Record<string, unknown>>, query?: object): void => {
+    const fields: Readonly<Record<string, unknown>> = { ...got };
+    const suffix = query === undefined ? "" : ` with ${JSON.stringify(query)}`;
+    for (const [name, value] of Object.entries(expected)) {
+      expect.equal(name + suffix, fields[name], value);
+    }
+  },
+  status: (answer: Answer, ...statuses: readonly number[]): void => {
+    if (!statuses.includes(answer.status)) {
+      const expected = statuses.join(" or ");
+      throw new Difference(`${answer.request}: expected ${expected}, got ${describe(answer)}`);
+    }
+  },
+  /** Returns the body of a 200, which must match the schema. */
+  body: <Schema extends z.ZodType>(answer: Answer, schema: Schema): z.output<Schema> => {
+    expect.status(answer, 200);
+    return parse(answer, schema);
+  },
+  /** Expects an error of the standalone interface. */
+  error: (answer: Answer, status: number, message?: RegExp | string): void => {
+    expect.status(answer, status);
+    expectMessage(answer, parse(answer, standaloneError).error, message);
+  },
+  /** Expects an error of the store interface. */
+  storeError: (answer: Answer, status: number, code: string, message?: RegExp): void => {
+    expect.status(answer, status);
+    const body = parse(answer, storeError);
+    expect.equal(`${answer.request}: code`, body.code, code);
+    expectMessage(answer, body.error, message);
+  },
 };
 
 /** Bodies that are not a JSON object. */
@@ -157,11 +133,11 @@ const rejectsOn =
 /** With a 400 of the standalone interface. */
 export const rejects = rejectsOn(
   (service) => service.organization(),
-  (answer, message) => expectError(answer, 400, message),
+  (answer, message) => expect.error(answer, 400, message),
 );
 
 /** With one of the store interface. */
 export const storeRejects = rejectsOn(
   (service) => service.store(),
-  (answer, message) => expectStoreError(answer, 400, "INVALID_PARAMETER", message),
+  (answer, message) => expect.storeError(answer, 400, "INVALID_PARAMETER", message),
 );

@@ -42,7 +42,6 @@ const continueWith =
     return hasMore ? { ...query, [parameter]: cursor } : null;
   };
 
-/** Creates a client of the store-platform interface, for one store. */
 export const createStoreClient = ({
   apiKey,
   shopName,

@@ -93,10 +93,7 @@ export const readRetryAfterMs = (headers: Headers, nowMs = Date.now()): number |
   return Number.isNaN(atMs) ? null : Math.max(0, atMs - nowMs);
 };
 
-/**
- * Waits.
- * @throws the signal's reason, if the caller aborts the call
- */
+/** @throws the signal's reason, if the caller aborts the call */
 export const wait = async (ms: number, signal: AbortSignal | undefined): Promise<void> => {
   signal?.throwIfAborted();
   await new Promise<void>((resolve) => {

@@ -12,7 +12,7 @@ import type { WorkflowContext } from "./validationSetup.ts";
 import { addEveryOrgCharity, NOTHING_RECORDED, readDonationLedger } from "./donationSetup.ts";
 import { startEveryOrgApi, testWithWorkflows } from "./validationSetup.ts";
 
-const BRIEF = { timeoutMs: 1000 };
+const BRIEF_MS = 1000;
 
 const test = testWithWorkflows().serial;
 
@@ -65,7 +65,7 @@ test("a provider that does not respond is a 500 that records nothing, and the re
 
 test("a validation that ends after its deadline records nothing, and the retry uses its result", async (t) => {
   const { temporal, getDeployment, provider, validateCharity } = t.context;
-  const waitBriefly = createCharityValidator(temporal, getDeployment, { timeoutMs: 100 });
+  const waitBriefly = createCharityValidator(temporal, getDeployment, 100);
   const callsBefore = provider.calls.length;
   const validations: Promise<unknown>[] = [];
   const { donate, ledger } = await startEveryOrgApi(t, {
@@ -121,7 +121,7 @@ test("a store's donation goes the same way, and is paid once", async (t) => {
   const withoutTemporal = await startStoreApi(t, {
     db,
     charities,
-    validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, BRIEF),
+    validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, BRIEF_MS),
   });
   const donate = (api: typeof healthy, amount: number, charityId = slug) => {
     const headers = { ...store.live, "Idempotency-Key": `${charityId} ${amount}` };

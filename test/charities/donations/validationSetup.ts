@@ -57,9 +57,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       charities,
       temporal,
       getDeployment,
-      validateCharity: createCharityValidator(temporal, getDeployment, {
-        timeoutMs: VALIDATION_TIMEOUT_MS,
-      }),
+      validateCharity: createCharityValidator(temporal, getDeployment, VALIDATION_TIMEOUT_MS),
     };
   });
 

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { checksOf, atOnce } from "../../check.ts";
 import type { Check, Endpoint } from "../../check.ts";
 import type { Answer, Service } from "../../client.ts";
@@ -128,9 +129,7 @@ const limitChecks = (endpoint: Endpoint): readonly Check[] => {
     }),
     contract("20 requests a second are accepted", async (t) => {
       // The limit's second may have begun in an earlier check.
-      await new Promise((resolve) => {
-        setTimeout(resolve, 2100);
-      });
+      await delay(2100);
       const answers = await t.burst(20, endpoint);
       expect.equal("429s", answers.filter(({ status }) => status === 429).length, 0);
     }),

@@ -121,13 +121,7 @@ export const listChecks = (kind: Kind): readonly Check[] => {
     }),
     contract("metadata values match by type, and objects and arrays as a whole", async (t) => {
       const attribution = unique("types");
-      const metadata = {
-        text: "1",
-        number: 1,
-        truth: true,
-        nothing: null,
-        object: { a: [1, 2] },
-      };
+      const metadata = { text: "1", number: 1, truth: true, nothing: null, object: { a: [1, 2] } };
       const { record } = await t.register({ count: 1, attribution, metadata });
       const found: readonly Readonly<Record<string, unknown>>[] = [
         {},
