@@ -153,7 +153,7 @@ export const retryUsage = async (
     } else {
       await decideDifferences(transaction, [id], now);
       const outcome: Answer =
-        retry === "record" ? { kind: "delivered", customerId } : { kind: "absent" };
+        retry === "record" ? { kind: "delivered", customerId, units } : { kind: "absent" };
       await applyAnswer(context, transaction, event, outcome, now);
     }
     await recordAction(transaction, actor, now, {
