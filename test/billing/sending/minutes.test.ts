@@ -114,8 +114,10 @@ for (const [units, shares] of [
   [0, [0, 0, 0, 0]],
   [3, [0, 3, 0, 0]],
   [7, [0, 5, 0, 2]],
+  [20, [0, 5, 0, 4]],
   [-1, [-1, 0, 0, 0]],
   [-5, [-2, 0, -3, 0]],
+  [-9, [-2, 0, -4, 0]],
 ] as const) {
   test(`of ${units} unexplained units, the minute's events get theirs: usage before refunds, and in their order`, (t) => {
     const events = Array.from([-2, 5, -4, 4], (quantity, index) => ({
