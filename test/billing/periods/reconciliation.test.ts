@@ -1,6 +1,6 @@
 import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
-import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { createBilling, requireStripe } from "../../../modules/billing/createBilling.ts";
 import type { BillingProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { updateOrganization } from "../../../modules/accounts/manageOrganizations.ts";
 import {
@@ -84,10 +84,7 @@ const replaceCalls = (
   { deps }: BillingSetup,
   replace: (stripe: BillingProcessor) => Partial<BillingProcessor>,
 ): BillingSetup["deps"] => {
-  const { stripe } = deps.billing;
-  if (!stripe) {
-    throw new Error("Stripe is not configured.");
-  }
+  const stripe = requireStripe(deps.billing);
   return { ...deps, billing: { ...deps.billing, stripe: { ...stripe, ...replace(stripe) } } };
 };
 
