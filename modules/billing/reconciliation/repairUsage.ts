@@ -54,8 +54,7 @@ const lockUsage = async (
 const findUsageOf = async (
   transaction: DatabaseTransactionConnection,
   { waitsFor }: StoredMeterEvent,
-): Promise<StoredMeterEvent | null> =>
-  waitsFor === null ? null : findMeterEvent(transaction, waitsFor);
+) => (waitsFor === null ? null : findMeterEvent(transaction, waitsFor));
 
 /** Locks a difference's minute. @throws DomainError request_invalid if usage is held */
 const lockDifference = async (
