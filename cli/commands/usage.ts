@@ -60,7 +60,9 @@ const LIST_HELP = `
 States: pending usage is still sent or asked about; failed usage needs a person; closed
 usage is never sent, by a decision or because a document bills it; late usage was
 delivered and is on no invoice. A difference is what Stripe lacks of what was delivered, or
-has in excess (with a minus sign), and what no event explains.`;
+has in excess (with a minus sign), and what no event explains.
+
+With --org, the latest usage comes first, otherwise what was sealed last.`;
 
 const OVERVIEW_HELP = `
 Without a command, impact usage shows what needs a person now, the oldest usage first, with

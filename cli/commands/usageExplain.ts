@@ -69,7 +69,8 @@ const planEvent = (
   attention: UsageAttention | undefined,
 ): readonly string[] => {
   if (attention) {
-    const isAsked = state === "failed" && mayBeDelivered;
+    // A refund of usage that a document bills is not asked about.
+    const isAsked = state === "failed" && mayBeDelivered && waitsFor === null;
     return adviseOn(isAsked ? { ...attention, cause: "unclear" } : attention).plan;
   }
   if (waitsFor !== null) {

@@ -91,7 +91,7 @@ export const adviseOn = (
       return {
         next: `impact usage explain ${items === 1 ? names : accountId}`,
         plan: [
-          `Have Stripe asked whether it has it; what it lacks is sent: ${retry}`,
+          `Have Stripe asked whether it has it; if not, it is sent: ${retry}`,
           `If it stays unclear, look at Stripe, and answer: ${retry} --delivered, or --absent`,
         ],
       };

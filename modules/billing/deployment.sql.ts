@@ -3,7 +3,7 @@ import { z } from "zod";
 import { PROCESSORS } from "./usage.rules.ts";
 import { RESTORE_HOLD } from "./deployment.rules.ts";
 import type { Hold, LiveProcessor } from "./deployment.rules.ts";
-import { assignments, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { assignments, columnsOf, idRow, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
 const storedRow = z.strictObject({
   id: z.uuid(),
@@ -133,8 +133,6 @@ export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
   db.exists(sql.typeAlias("void")`
     SELECT FROM meter_event WHERE mode = 'live' AND processor = 'ledger' AND state = 'delivered'
   `);
-
-const idRow = z.strictObject({ id: z.uuid() });
 
 /** Gives the deployment a new id, which is returned, and records the server of this connection as its server. */
 export const identifyDeployment = (transaction: DatabaseTransactionConnection): Promise<string> =>

@@ -58,7 +58,7 @@ const latestOf = (
   )
 `;
 
-/** Lists meter events, the latest sealed first; those of an account in states without an index, the latest usage first. */
+/** Lists meter events, the latest sealed first; those of an account, the latest usage first. */
 export const listMeterEvents = (
   db: CommonQueryMethods,
   {
@@ -76,20 +76,16 @@ export const listMeterEvents = (
   const inState = state === null ? sql.fragment`true` : IN_STATE[state];
   const condition = sql.fragment`${inState} AND ${inSpan("meter_event", span)}`;
   const isIndexed = state !== null && state !== "delivered" && state !== "closed";
-  return db.any(
+  const events =
     accountId === null || isIndexed
-      ? sql.type(listedRow)`
-          ${selectListed(sql.fragment`meter_event`)}
-          WHERE ${condition} AND ${ofAccount(accountId)}
-          ORDER BY meter_event.id DESC
-          LIMIT ${limit}
-        `
-      : sql.type(listedRow)`
-          ${selectListed(latestOf(accountId, condition, limit))}
-          ORDER BY second DESC, meter_event.id DESC
-          LIMIT ${limit}
-        `,
-  );
+      ? sql.fragment`meter_event`
+      : latestOf(accountId, condition, limit);
+  return db.any(sql.type(listedRow)`
+    ${selectListed(events)}
+    WHERE ${condition} AND ${ofAccount(accountId)}
+    ORDER BY ${accountId === null ? sql.fragment`` : sql.fragment`second DESC,`} meter_event.id DESC
+    LIMIT ${limit}
+  `);
 };
 
 /** The ids of the events that have facts of registrations, as a query. */

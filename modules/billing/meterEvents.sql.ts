@@ -35,15 +35,11 @@ export const selectMeterEvents = (condition: FragmentSqlToken, lock = sql.fragme
 const isAmong = (ids: readonly bigint[]): FragmentSqlToken =>
   sql.fragment`id = ANY(${sql.array([...ids], "int8")})`;
 
-export const listMeterEventsById = (
-  db: CommonQueryMethods,
-  ids: readonly bigint[],
-): Promise<readonly StoredMeterEvent[]> => db.any(selectMeterEvents(isAmong(ids)));
+export const listMeterEventsById = (db: CommonQueryMethods, ids: readonly bigint[]) =>
+  db.any(selectMeterEvents(isAmong(ids)));
 
-export const findMeterEvent = (
-  db: CommonQueryMethods,
-  id: bigint,
-): Promise<StoredMeterEvent | null> => db.maybeOne(selectMeterEvents(isAmong([id])));
+export const findMeterEvent = (db: CommonQueryMethods, id: bigint) =>
+  db.maybeOne(selectMeterEvents(isAmong([id])));
 
 /** Locks meter events until the transaction ends, and returns them in the order of their ids. */
 export const lockMeterEvents = (

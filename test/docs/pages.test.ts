@@ -241,47 +241,31 @@ const readDashboard = async () =>
     .looseObject({ panels: z.array(panel) })
     .parse(JSON.parse(await readText("deploy/grafana/dashboard.json")));
 
-/** Returns the expressions of the dashboard, one a line. */
-const readExpressions = async (): Promise<string> =>
-  (await readDashboard()).panels
-    .flatMap(({ targets }) => targets.map(({ expr }) => expr))
-    .join("\n");
-
-/** Returns each alert of the rules with its annotations. The file's syntax is checked by promtool. */
-const readAlerts = async (): Promise<readonly { name: string; text: string }[]> => {
-  const [, ...alerts] = (await readText("deploy/prometheus/rules.yml")).split("- alert: ");
-  return alerts.map((text) => ({ name: text.split("\n", 1)[0] ?? "", text }));
-};
-
-test("docs/monitoring.md describes every metric of the programs, and no other", async (t) => {
-  const { metrics } = await listExported(t);
+test("docs/monitoring.md and the dashboard have every metric of the programs, and they and the alerts no other", async (t) => {
+  const { metrics, series } = await listExported(t);
   const rows = allOf(await readText("docs/monitoring.md"), /^\| `(impact_\w+)` +\|/gmu);
   t.deepEqual(rows.toSorted(), metrics.toSorted());
-});
-
-test("the alerts and the dashboard use only metrics that the programs export", async (t) => {
-  const { series } = await listExported(t);
+  const { panels } = await readDashboard();
+  const shown = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)).join("\n");
+  const hidden = metrics.filter((name) => !shown.includes(name));
+  t.deepEqual(hidden, []);
   const rules = allOf(await readText("deploy/prometheus/rules.yml"), /^ +expr: (.+)$/gmu);
-  const expressions = [...rules, await readExpressions()].join("\n");
-  const used = [...new Set(allOf(expressions, /\b(impact_[a-z_]+)/gu))];
-  t.true(used.length > 15);
-  const unknown = used.filter((name) => !series.has(name));
+  const used = new Set(allOf([...rules, shown].join("\n"), /\b(impact_[a-z_]+)/gu));
+  t.true(used.size > 15);
+  const unknown = [...used].filter((name) => !series.has(name));
   t.deepEqual(unknown, []);
 });
 
-test("every metric of the programs is on the dashboard", async (t) => {
-  const shown = await readExpressions();
-  const { metrics } = await listExported(t);
-  const hidden = metrics.filter((name) => !shown.includes(name));
-  t.deepEqual(hidden, []);
-});
-
-test("every alert says what it means and which command to run, as docs/monitoring.md does", async (t) => {
-  const alerts = await readAlerts();
+// The syntax of the rules is checked by promtool.
+test("every alert has a unit test, and says what it means and which command to run, as docs/monitoring.md does", async (t) => {
+  const [, ...rules] = (await readText("deploy/prometheus/rules.yml")).split("- alert: ");
+  const alerts = rules.map((text) => ({ name: text.split("\n", 1)[0] ?? "", text }));
+  const tests = await readText("deploy/prometheus/rules.test.yml");
   for (const { name, text } of alerts) {
     t.regex(text, /^ +summary: ./mu, name);
     t.regex(text, /^ +description: ./mu, name);
     t.regex(text, /^ +command: (?:impact|psql) ./mu, name);
+    t.true(tests.includes(name), name);
   }
   // The first command of a row is the alert's.
   const rows = (await readText("docs/monitoring.md")).matchAll(
@@ -291,12 +275,6 @@ test("every alert says what it means and which command to run, as docs/monitorin
     [...rows].map(({ groups }) => [groups?.["name"], groups?.["command"]]),
     alerts.map(({ name, text }) => [name, /^ +command: (?<command>.+)$/mu.exec(text)?.[1]]),
   );
-});
-
-test("every alert has a unit test", async (t) => {
-  const tests = await readText("deploy/prometheus/rules.test.yml");
-  const untested = (await readAlerts()).filter(({ name }) => !tests.includes(name));
-  t.deepEqual(untested, []);
 });
 
 test("the dashboard's panels have their own ids and do not overlap", async (t) => {

@@ -151,7 +151,10 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await scene.drain();
     const [, refund = ""] = await scene.events();
     t.regex((await scene.run("usage")).stdout, /credit owed +-2/u);
-    await play(t, scene, "4", { names: { E5: refund } });
+    // As after a restore.
+    await scene.change(sql.fragment`may_be_delivered = true`, [refund]);
+    const [explained = ""] = await play(t, scene, "4", { names: { E5: refund } });
+    t.regex(explained, /If a document returns it: impact usage close E\d+ --credit-note/u);
     await requireNothingOpen(t, scene);
   },
   "5": async (t, scene) => {

@@ -5,7 +5,7 @@ import type { Kind } from "../../records/owner.rules.ts";
 import type { Period } from "../usage.rules.ts";
 import { isWithin } from "../usage.rules.ts";
 import { INVOICE_PROBLEMS, isUninvoiced } from "./invoices.rules.ts";
-import type { ComparedUsage, InvoiceProblem, UninvoicedReason } from "./invoices.rules.ts";
+import type { ComparedUsage, InvoiceProblem } from "./invoices.rules.ts";
 
 const integer = z.bigint().transform(Number);
 
@@ -90,10 +90,7 @@ export const findInvoiceOf = (
   usage: { readonly kind: Kind; readonly createdAt: Date; readonly isLate: boolean },
   invoiced: readonly InvoicedUsage[],
   trial: Period | null,
-): {
-  readonly invoiceNumber: string | null;
-  readonly uninvoicedReason: UninvoicedReason | null;
-} => {
+) => {
   const { kind, createdAt, isLate } = usage;
   const second = secondOf(createdAt);
   const covering = invoiced.filter(

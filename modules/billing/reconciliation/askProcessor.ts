@@ -26,6 +26,7 @@ import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
 import { listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
 import type { CustomerStream } from "./minutes.sql.ts";
+import { replaceOpenDifferences } from "./differences.sql.ts";
 
 /** A customer that may have usage of a minute, the accounts whose usage that is, and its events. */
 type Place = CustomerStream & {
@@ -121,13 +122,22 @@ export const applyAnswer = async (
   answer: Answer,
   now: Date,
 ): Promise<void> => {
-  const { id } = event;
+  const { id, accountId, kind, second, quantity } = event;
   switch (answer.kind) {
-    case "delivered":
-      await recordFoundDelivery(transaction, id, answer.customerId, now);
+    case "delivered": {
+      const { customerId } = answer;
+      await recordFoundDelivery(transaction, id, customerId, now);
       await recordUsageEvent(transaction, event, "delivered", now);
       await releaseRefunds(transaction, [id]);
+      const units = answer.units - quantity;
+      if (customerId !== null && units !== 0) {
+        // Now, because the event may be older than what comparisons read.
+        const found = [{ accountId, second, units }];
+        const stream = { customerId, kind };
+        await replaceOpenDifferences(transaction, stream, minuteOf(second), found, now);
+      }
       break;
+    }
     case "absent": {
       const { retry, waitsFor, ...target } = await decideAbsent(context, transaction, event, now);
       if (waitsFor !== null) {

@@ -4,8 +4,8 @@ import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 
 /*
  * The processor reports sums of whole minutes. From the sum of a minute follows which of the events that it may have it has.
- * Whatever is concluded of a single event, nothing is billed twice: what the processor has counts as delivered, and the next
- * comparison finds what it lacks of that.
+ * Whatever is concluded of a single event, the sum is right afterwards: what counts as delivered is what the processor has, but
+ * for a difference.
  */
 
 /** Returns whether the processor's sums decide about an event. */
@@ -45,9 +45,9 @@ export const findObstacle = (events: readonly StoredMeterEvent[], now: Date): Ob
     : null;
 };
 
-/** What the sums show of an event. */
+/** What the sums show of an event. Of one that is delivered, the processor may have only some units: the rest is a difference. */
 export type Answer =
-  | { readonly kind: "delivered"; readonly customerId: string | null }
+  | { readonly kind: "delivered"; readonly customerId: string | null; readonly units: number }
   | { readonly kind: "absent" }
   | { readonly kind: "unclear"; readonly reason: string };
 
@@ -103,15 +103,14 @@ const answerOf = (
 ): Answer => {
   const possible = others.filter(({ rest }) => quantity > 0 && rest > 0);
   const [only, ...more] = possible;
-  // What the processor lacks of an event is a difference.
   if (share === quantity || (share !== 0 && only === undefined)) {
-    return { kind: "delivered", customerId };
+    return { kind: "delivered", customerId, units: share };
   }
   if (only === undefined) {
     return { kind: "absent" };
   }
   if (share === 0 && more.length === 0 && only.rest >= quantity) {
-    return { kind: "delivered", customerId: only.customerId };
+    return { kind: "delivered", customerId: only.customerId, units: quantity };
   }
   const places = [...(share === 0 ? [] : [{ customerId, rest: share }]), ...possible].map(
     (place) =>

@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, values } from "../../../db/sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { selectMeterEvents } from "../meterEvents.sql.ts";
 import { inSpan } from "../streams.sql.ts";
 import type { Span } from "../usage.rules.ts";
@@ -31,11 +30,8 @@ const isIn = ({ kind, customerId, accountId }: CustomerStream, span: Span): Frag
   `;
 
 /** Lists all events of a stream in a span, whichever account they belong to. */
-export const listEventsOfSpan = (
-  db: CommonQueryMethods,
-  stream: CustomerStream,
-  span: Span,
-): Promise<readonly StoredMeterEvent[]> => db.any(selectMeterEvents(isIn(stream, span)));
+export const listEventsOfSpan = (db: CommonQueryMethods, stream: CustomerStream, span: Span) =>
+  db.any(selectMeterEvents(isIn(stream, span)));
 
 const customerRow = z.strictObject({ customerId: z.string(), accountIds: z.array(z.uuid()) });
 
@@ -93,11 +89,7 @@ export const listStripeStreams = (
 const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
 
 /** Returns what was delivered to a customer in a span. */
-export const sumDeliveredUnits = (
-  db: CommonQueryMethods,
-  stream: CustomerStream,
-  span: Span,
-): Promise<number> =>
+export const sumDeliveredUnits = (db: CommonQueryMethods, stream: CustomerStream, span: Span) =>
   db.oneFirst(sql.type(unitsRow)`
     SELECT coalesce(sum(quantity), 0)::bigint AS units
     FROM meter_event

@@ -87,11 +87,7 @@ export const defaultSpan = (now: Date): Span => {
 };
 
 /** Sums what was delivered in a span. It is read in short steps, because a busy stream has an event in each second. */
-const sumOurs = async (
-  db: CommonQueryMethods,
-  stream: ReportedStream,
-  span: Span,
-): Promise<number> => {
+const sumOurs = async (db: CommonQueryMethods, stream: ReportedStream, span: Span) => {
   let sum = 0;
   for (const day of split(span, DAY)) {
     sum += await sumDeliveredUnits(db, stream, day);
@@ -161,9 +157,7 @@ const findUnexplained = async (
  * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. The
  * usage of a customer that Stripe does not know, such as a deleted one, can never be compared, so no operator is needed.
  */
-export const listStreamsNeedingAttention = (
-  streams: readonly StreamReport[],
-): readonly StreamReport[] =>
+export const listStreamsNeedingAttention = (streams: readonly StreamReport[]) =>
   streams.filter((stream) =>
     stream.error === null
       ? stream.differences.length > 0 || stream.skipped === MAXIMUM_DIFFERENCES

@@ -12,9 +12,6 @@ const reconciliationRow = z.strictObject({
 /** A comparison of all of the processor's sums with ours. It failed if it has an error. */
 export type StoredReconciliation = Readonly<z.output<typeof reconciliationRow>>;
 
-const columns = columnsOf("reconciliation", reconciliationRow);
-
-/** Stores a reconciliation that has ended. */
 export const insertReconciliation = async (
   db: CommonQueryMethods,
   { startedAt, endedAt, streams, error }: StoredReconciliation,
@@ -25,12 +22,12 @@ export const insertReconciliation = async (
   `);
 };
 
-/** Returns the reconciliation that started last; null if there was none. */
-export const findLastReconciliation = (
-  db: CommonQueryMethods,
-): Promise<StoredReconciliation | null> =>
+export const findLastReconciliation = (db: CommonQueryMethods) =>
   db.maybeOne(sql.type(reconciliationRow)`
-    SELECT ${columns} FROM reconciliation ORDER BY started_at DESC LIMIT 1
+    SELECT ${columnsOf("reconciliation", reconciliationRow)}
+    FROM reconciliation
+    ORDER BY started_at DESC
+    LIMIT 1
   `);
 
 const successRow = z.strictObject({ lastSuccessAt: z.date().nullable(), installedAt: z.date() });

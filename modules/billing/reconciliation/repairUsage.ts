@@ -54,8 +54,7 @@ const lockUsage = async (
 const findUsageOf = async (
   transaction: DatabaseTransactionConnection,
   { waitsFor }: StoredMeterEvent,
-): Promise<StoredMeterEvent | null> =>
-  waitsFor === null ? null : findMeterEvent(transaction, waitsFor);
+) => (waitsFor === null ? null : findMeterEvent(transaction, waitsFor));
 
 /** Locks a difference's minute. @throws DomainError request_invalid if usage is held */
 const lockDifference = async (
@@ -153,7 +152,7 @@ export const retryUsage = async (
     } else {
       await decideDifferences(transaction, [id], now);
       const outcome: Answer =
-        retry === "record" ? { kind: "delivered", customerId } : { kind: "absent" };
+        retry === "record" ? { kind: "delivered", customerId, units } : { kind: "absent" };
       await applyAnswer(context, transaction, event, outcome, now);
     }
     await recordAction(transaction, actor, now, {

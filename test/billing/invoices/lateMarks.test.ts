@@ -15,6 +15,7 @@ import { runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
 
@@ -92,17 +93,12 @@ test("what a document closes during a comparison is not late again, and keeps it
   const { db, find, listLate, accountId } = await setUp(t, 1);
   await find("paused_keep_as_draft");
   const ids = await listLate();
-  const closing = Promise.withResolvers<void>();
-  const finding = Promise.withResolvers<void>();
-  const closed = db.transaction(async (transaction) => {
-    await closeEvents(transaction, ids, { document: DOCUMENT, note: "ii_1", now: new Date() });
-    closing.resolve();
-    await finding.promise;
-  });
-  await closing.promise;
-  const found = find("voided");
-  setTimeout(finding.resolve, 300);
-  await Promise.all([closed, found]);
+  const by = { document: DOCUMENT, note: "ii_1", now: new Date() };
+  await runBehindLocks(
+    db,
+    (transaction) => closeEvents(transaction, ids, by),
+    () => find("voided"),
+  );
   t.deepEqual(await listLate(), []);
   t.is(
     await db.oneFirst(sql.type(z.strictObject({ note: z.string() }))`

@@ -3,7 +3,7 @@ import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcil
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { LAG_SECONDS, NOON } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
-import { CREDIT_NOTE, testRepairs } from "./testRepairs.ts";
+import { CREDIT_NOTE, INVOICE_ITEM, testRepairs } from "./testRepairs.ts";
 
 const test = testRepairs();
 
@@ -90,6 +90,21 @@ test("a difference that is too old for Stripe is not sent, and a document closes
 
   t.is((await operator.close([difference], { document: CREDIT_NOTE })).units, -3);
   operator.billBy([difference]);
+  t.deepEqual(await operator.reconcile(), []);
+});
+
+test("what Stripe lacks of usage that is older than comparisons read is a difference, too", async (t, operator) => {
+  const { id, second } = await operator.failUnknown(6, false);
+  operator.reportElsewhere(second, 4);
+  operator.pass(36 * DAY);
+  await operator.retry(id);
+  await operator.settle();
+  await reconcileUsage(operator.deps(), {}, new AbortController().signal);
+
+  t.is((await operator.find(id))?.state, "delivered");
+  const differences = await operator.listDifferences();
+  t.is((await operator.close(differences, { document: INVOICE_ITEM })).units, 2);
+  operator.billBy(differences);
   t.deepEqual(await operator.reconcile(), []);
 });
 

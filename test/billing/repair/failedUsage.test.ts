@@ -1,4 +1,6 @@
+import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { readEvents } from "../../events/readEvents.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import { LAG_SECONDS } from "../convergence/world.ts";
 import { INVOICE_ITEM, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
@@ -136,6 +138,26 @@ test("one command retries all that has failed, also repeated, and says what it c
   await operator.settle();
 
   t.deepEqual([0, 1, 2].map(operator.billedTo), [4, 2, 0]);
+});
+
+test("an organization's events are listed in the order of their usage, also when an earlier second is sealed later", async (t, operator) => {
+  operator.pass(60);
+  const { accountId, second } = await operator.fail(2);
+  operator.control.addFault(REFUSED);
+  await operator.register(accountId, 3, { second: second - 60 });
+  await operator.send();
+  for (const state of [null, "failed"] as const) {
+    const list = (limit: number) =>
+      listMeterEvents(operator.deps().db, { state, accountId, limit });
+    t.deepEqual(
+      (await list(9)).map(({ quantity }) => quantity),
+      [2, 3],
+    );
+    t.like(await list(1), [{ quantity: 2 }]);
+  }
+  await operator.retryAll();
+  await operator.send();
+  await operator.send();
 });
 
 test("usage that is older than Stripe accepts is closed with an invoice item, not retried", async (t, operator) => {

@@ -62,6 +62,9 @@ const createOperator = (t: ExecutionContext, world: World) => {
     }
     return event;
   };
+  /** Another program reports trees of a customer. */
+  const reportElsewhere = (second: number, units: number, place = 0): boolean =>
+    world.sendElsewhere({ kind: "tree", second, units }, world.customerIds[place] ?? "");
   const retry = (id: bigint, answer: OperatorAnswer | null = null, isDryRun = false) =>
     retryUsage(world.deps(), id, { answer, isDryRun });
   return {
@@ -105,17 +108,12 @@ const createOperator = (t: ExecutionContext, world: World) => {
       world.control.rejectAccepted({ identifier });
       return identifier;
     },
-    /** Another program reports trees of a customer. */
-    reportElsewhere: (second: number, units: number, place = 0): boolean =>
-      world.sendElsewhere({ kind: "tree", second, units }, world.customerIds[place] ?? ""),
+    reportElsewhere,
     /** Delivers 5 units, beside which another program reports some of the same minute, and returns the difference. */
     addSurplus: async (units = 3): Promise<StoredMeterEvent> => {
-      const { accountId, second } = await world.register(world.accountIds[0] ?? "", 5);
+      const { second } = await world.register(world.accountIds[0] ?? "", 5);
       await send();
-      world.sendElsewhere(
-        { kind: "tree", second, units },
-        (await world.customerOf(accountId)) ?? "",
-      );
+      reportElsewhere(second, units);
       return findDifference();
     },
     resume: (options?: Parameters<typeof resumeUsage>[1]): Promise<ResumedUsage> =>

@@ -90,18 +90,18 @@ const decide = (
   return events.flatMap(({ id }) => answers.get(id) ?? []);
 };
 
-const FOUND: Answer = { kind: "delivered", customerId: "cus_1" };
+const found = (units: number): Answer => ({ kind: "delivered", customerId: "cus_1", units });
 const ABSENT: Answer = { kind: "absent" };
 
 for (const [title, quantity, theirs, expected] of [
-  ["the processor has all others and this one", 5, 25, FOUND],
-  ["the processor has more than all others and this one", 5, 44, FOUND],
+  ["the processor has all others and this one", 5, 25, found(5)],
+  ["the processor has more than all others and this one", 5, 44, found(5)],
   ["the processor has exactly the others", 5, 20, ABSENT],
   ["the processor has less than the others", 5, 19, ABSENT],
-  ["the processor has a part of it beyond the others", 5, 24, FOUND],
-  ["the processor has all others and the refund", -5, 15, FOUND],
-  ["the processor has taken back more than the refund", -5, 9, FOUND],
-  ["the processor has taken back a part of the refund", -5, 18, FOUND],
+  ["the processor has a part of it beyond the others", 5, 24, found(4)],
+  ["the processor has all others and the refund", -5, 15, found(-5)],
+  ["the processor has taken back more than the refund", -5, 9, found(-5)],
+  ["the processor has taken back a part of the refund", -5, 18, found(-2)],
   ["the processor has exactly the others without the refund", -5, 20, ABSENT],
   ["units beyond all others have the opposite sign of the refund", -5, 21, ABSENT],
 ] as const) {
@@ -110,17 +110,22 @@ for (const [title, quantity, theirs, expected] of [
   });
 }
 
-for (const [units, found] of [
-  [0, []],
-  [3, [5]],
-  [7, [5, 4]],
-  [-1, [-2]],
-  [-5, [-2, -4]],
+for (const [units, shares] of [
+  [0, [0, 0, 0, 0]],
+  [3, [0, 3, 0, 0]],
+  [7, [0, 5, 0, 2]],
+  [20, [0, 5, 0, 4]],
+  [-1, [-1, 0, 0, 0]],
+  [-5, [-2, 0, -3, 0]],
+  [-9, [-2, 0, -4, 0]],
 ] as const) {
   test(`of ${units} unexplained units, the minute's events get theirs: usage before refunds, and in their order`, (t) => {
-    const quantities = [-2, 5, -4, 4];
-    const events = quantities.map((quantity, index) => ({ ...ASKED, id: BigInt(index), quantity }));
-    const expected = quantities.map((each) => (found.some((of) => of === each) ? FOUND : ABSENT));
+    const events = Array.from([-2, 5, -4, 4], (quantity, index) => ({
+      ...ASKED,
+      id: BigInt(index),
+      quantity,
+    }));
+    const expected = shares.map((share) => (share === 0 ? ABSENT : found(share)));
 
     t.deepEqual(decide(events, units), expected);
   });
@@ -139,7 +144,7 @@ const other = (
 
 test("usage that another customer of its account has is delivered there", (t) => {
   const [answer] = decide([ASKED], 0, [other(5)]);
-  t.deepEqual(answer, { kind: "delivered", customerId: "cus_2" });
+  t.deepEqual(answer, { ...found(5), customerId: "cus_2" });
 });
 
 test("units of another customer are found in one event only", (t) => {
@@ -182,12 +187,12 @@ test("an event of a customer whose sums cannot be read is unclear", (t) => {
 });
 
 test("an unreadable customer shows nothing against what another one shows", (t) => {
-  t.deepEqual(decide([ASKED], 5, [other(GONE)]), [FOUND]);
+  t.deepEqual(decide([ASKED], 5, [other(GONE)]), [found(5)]);
   t.deepEqual(decide([{ ...ASKED, quantity: -5 }], 0, [other(GONE)]), [ABSENT]);
 });
 
 test("an event that a customer refused is absent if that customer cannot be read, because it does not exist", (t) => {
   t.deepEqual(decide([FAILED], GONE), [ABSENT]);
   t.deepEqual(decide([{ ...FAILED, failure: "unclear" }], GONE), [UNREADABLE]);
-  t.deepEqual(decide([FAILED], GONE, [other(5)]), [{ kind: "delivered", customerId: "cus_2" }]);
+  t.deepEqual(decide([FAILED], GONE, [other(5)]), [{ ...found(5), customerId: "cus_2" }]);
 });
