@@ -7,7 +7,13 @@ import { formatMonth, formatNumber, formatShort, formatTime, renderNumber } from
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import type { DashboardView, Figure } from "./presentDashboard.ts";
-import { renderDocument, renderHeader, renderNotice, UNFRAMED } from "./renderDocument.ts";
+import {
+  renderDocument,
+  renderFact,
+  renderHeader,
+  renderNotice,
+  UNFRAMED,
+} from "./renderDocument.ts";
 import { NOTHING } from "./renderEmbeds.ts";
 import { renderPhotos, renderProjects, renderVerifications, shownUrl } from "./renderEvidence.ts";
 
@@ -130,10 +136,7 @@ const renderFactor = (factor: (typeof IMPACT_FACTORS)[number]): Markup =>
   </dd>`;
 
 const explain = (isShown: boolean, term: string, meaning: string): Markup | null =>
-  isShown
-    ? html`<dt>${term}</dt>
-        <dd>${meaning}</dd>`
-    : null;
+  renderFact(term, isShown ? meaning : null);
 
 /** Says what each number means, and only of numbers that the page has. */
 const renderMethod = ({ dashboard, figures }: DashboardView): Markup => {
