@@ -27,13 +27,10 @@ const LONG = 1_000_000;
 export const formatShort = (value: number): string =>
   value < LONG ? formatNumber(value) : compactNumbers.format(value);
 
-const UNITS = {
-  trees: { one: "tree", many: "trees" },
-  bottles: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
-} as const satisfies Record<UnitField, { one: string; many: string }>;
-
-export const nameUnits = (unit: UnitField, count: number): string =>
-  count === 1 ? UNITS[unit].one : UNITS[unit].many;
+export const nameUnits = (unit: UnitField, count: number): string => {
+  const name = unit === "trees" ? "tree" : "ocean-bound bottle";
+  return count === 1 ? name : `${name}s`;
+};
 
 /** @param month for example `2026-05` */
 export const formatMonth = (month: string): string => months.format(new Date(`${month}-01T00:00Z`));

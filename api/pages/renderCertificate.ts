@@ -11,7 +11,13 @@ import type {
   ItemJson,
   RegistrationJson,
 } from "./presentCertificate.ts";
-import { renderDocument, renderHeader, renderNotice, UNFRAMED } from "./renderDocument.ts";
+import {
+  renderDocument,
+  renderFact,
+  renderHeader,
+  renderNotice,
+  UNFRAMED,
+} from "./renderDocument.ts";
 import type { PageLinks } from "./renderDocument.ts";
 import { renderMap } from "./worldMap.ts";
 import type { MapPoint } from "./worldMap.ts";
@@ -127,13 +133,6 @@ const renderTimeline = ({ timeline, state }: RegistrationJson): Markup | null =>
             </li>`,
         )}
       </ol>`;
-
-/** A term and what is said about it; nothing if there is nothing to say. */
-const renderFact = (term: string, text: string | Markup | null): Markup | null =>
-  text === null
-    ? null
-    : html`<dt>${term}</dt>
-        <dd>${text}</dd>`;
 
 const renderRegistration = (item: RegistrationJson): Markup => {
   const { type, registered, project, verification } = item;

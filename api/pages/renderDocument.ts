@@ -136,3 +136,10 @@ export const renderHeader = (
 
 export const renderNotice = (title: string, text: string | Markup): Markup =>
   html`<p class="notice" role="note"><strong>${title}</strong> ${text}</p>`;
+
+/** A term and what is said about it; nothing if there is nothing to say. */
+export const renderFact = (term: string, text: string | Markup | null): Markup | null =>
+  text === null
+    ? null
+    : html`<dt>${term}</dt>
+        <dd>${text}</dd>`;

@@ -1,13 +1,19 @@
 import { paragraphsOf, UNIT_FIELDS } from "../../modules/accounts/profile.rules.ts";
 import type { UnitField } from "../../modules/accounts/profile.rules.ts";
-import type { Dashboard, MonthTotals } from "../../modules/dashboard/readDashboard.ts";
+import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { IMPACT_FACTORS } from "../../modules/planting/impactFactors.rules.ts";
 import type { Rendered } from "../http/taggedResponses.ts";
 import { formatMonth, formatNumber, formatShort, formatTime, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import type { DashboardView, Figure } from "./presentDashboard.ts";
-import { renderDocument, renderHeader, renderNotice, UNFRAMED } from "./renderDocument.ts";
+import {
+  renderDocument,
+  renderFact,
+  renderHeader,
+  renderNotice,
+  UNFRAMED,
+} from "./renderDocument.ts";
 import { NOTHING } from "./renderEmbeds.ts";
 import { renderPhotos, renderProjects, renderVerifications, shownUrl } from "./renderEvidence.ts";
 
@@ -74,17 +80,14 @@ const renderStory = ({ name, profile: { story } }: Dashboard): Markup | null =>
         ${paragraphsOf(story).map((paragraph) => html`<p dir="auto">${paragraph}</p>`)}
       </section>`;
 
-const TITLES = {
-  trees: "Trees registered",
-  bottles: "Bottles rescued",
-} as const satisfies Record<UnitField, string>;
+const TITLES = { trees: "Trees registered", bottles: "Bottles rescued" } as const;
 
 /** Returns the height of a bar in percent of the largest one. A value above zero is always visible. */
 const heightOf = (value: number, largest: number): number =>
   value === 0 ? 0 : Math.max(1, Math.round((value / largest) * 100));
 
 /** Renders a bar chart as a list: bars are columns on a desktop and rows on a phone. */
-const renderChart = (unit: UnitField, months: readonly MonthTotals[]): Markup => {
+const renderChart = (unit: UnitField, months: Dashboard["months"]): Markup => {
   const largest = Math.max(1, ...months.map((totals) => totals[unit]));
   const sum = months.reduce((running, totals) => running + totals[unit], 0);
   return html`<figure class="chart ${unit}">
@@ -109,7 +112,7 @@ const renderChart = (unit: UnitField, months: readonly MonthTotals[]): Markup =>
 };
 
 /** Renders the units of the last months, without refunds, as a chart for each kind that has any. */
-const renderMonths = (months: readonly MonthTotals[]): Markup =>
+const renderMonths = (months: Dashboard["months"]): Markup =>
   html`<section aria-labelledby="months">
     <h2 id="months">Month by month</h2>
     <div class="sheet">
@@ -130,10 +133,7 @@ const renderFactor = (factor: (typeof IMPACT_FACTORS)[number]): Markup =>
   </dd>`;
 
 const explain = (isShown: boolean, term: string, meaning: string): Markup | null =>
-  isShown
-    ? html`<dt>${term}</dt>
-        <dd>${meaning}</dd>`
-    : null;
+  renderFact(term, isShown ? meaning : null);
 
 /** Says what each number means, and only of numbers that the page has. */
 const renderMethod = ({ dashboard, figures }: DashboardView): Markup => {

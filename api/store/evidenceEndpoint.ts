@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
 import type { EvidenceStage, TreeEvidence } from "../../modules/planting/timeline.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
-import { createEvidenceReader, treeNotFound } from "../../modules/planting/readEvidence.ts";
+import { createEvidenceReader, TREE_NOT_FOUND } from "../../modules/planting/readEvidence.ts";
 import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
 import type { EvidenceSelection } from "../../modules/stores/storeTrees.sql.ts";
 import type { AppContext } from "../context.ts";
@@ -125,10 +125,10 @@ export const evidenceEndpoint = (app: AppContext) => {
       const selection = selectionOf(given, stage);
       // Many records may have to be read to find those of a project or a region.
       const isSearch = selection.projectPublicId !== null || selection.region !== null;
-      const id = await findMatchingTreeId(isSearch ? app.reads : app.db, owner, selection);
-      if (id === null) {
-        throw treeNotFound();
-      }
+      const id = requireFound(
+        await findMatchingTreeId(isSearch ? app.reads : app.db, owner, selection),
+        TREE_NOT_FOUND,
+      );
       const { evidence, isComplete } = await readEvidence({ ...owner, id }, stage);
       return renderEvidence(ctx, presentStoreEvidence(evidence, app.publicBaseUrl()), {
         isOfStage: stage !== null,

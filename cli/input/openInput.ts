@@ -25,8 +25,13 @@ export const peek = async <Item>(
     }
   }
   const repeat = async function* repeat(): AsyncGenerator<Item, void, void> {
-    yield* start;
-    yield* { [Symbol.asyncIterator]: () => iterator };
+    try {
+      yield* start;
+      yield* { [Symbol.asyncIterator]: () => iterator };
+    } finally {
+      // Of a reader that stops within the start, too: an open pipe would keep the process alive.
+      await iterator.return?.();
+    }
   };
   return { start, all: repeat() };
 };

@@ -10,11 +10,9 @@ import { UNIT_FIELDS } from "../accounts/profile.rules.ts";
  */
 export const CERTIFICATE_TOKEN = inPublicPath("[0-9a-f]{32}");
 
-const TOKEN_DIGITS = 32;
-
 /** Returns the number that a certificate shows. It is a part of the token that is too short to guess the rest from. */
 export const certificateNumber = (token: string): string => {
-  const digits = token.slice(-TOKEN_DIGITS);
+  const digits = token.slice(-32);
   return `${digits.slice(0, 4)}-${digits.slice(4, 8)}`.toUpperCase();
 };
 

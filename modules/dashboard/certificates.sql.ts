@@ -144,11 +144,6 @@ export type CertifiedRegistration = Readonly<z.output<typeof registrationRow>>;
 export type CertifiedDonation = Readonly<z.output<typeof donationRow>>;
 export type CertifiedItem = CertifiedRegistration | CertifiedDonation;
 
-export type Certified = Omit<Certificate, "recordIds"> & {
-  /** At least one, oldest first. */
-  readonly items: readonly CertifiedItem[];
-};
-
 const listRegistrations = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.type(registrationRow)`
     SELECT ${columnsOf("registration", registrationRow, {
@@ -194,12 +189,12 @@ export const findCertificates = async (db: CommonQueryMethods, tokens: readonly 
   return new Map(rows.map((row) => [row.token, row]));
 };
 
-/** Returns what a certificate certifies; null if nothing of it exists any more. */
+/** Returns what a certificate certifies, the oldest record first; null if nothing of it exists any more. */
 export const readCertified = async (
   db: CommonQueryMethods,
   { recordIds, ...certificate }: Certificate,
 ) => {
-  const items = [
+  const items: readonly CertifiedItem[] = [
     ...(await listRegistrations(db, recordIds)),
     ...(await listDonations(db, recordIds)),
   ].toSorted(
@@ -208,3 +203,5 @@ export const readCertified = async (
   );
   return items.length === 0 ? null : { ...certificate, items };
 };
+
+export type Certified = NonNullable<Awaited<ReturnType<typeof readCertified>>>;

@@ -6,7 +6,7 @@ import { findProfile } from "../accounts/profiles.sql.ts";
 import { listLatestMedia } from "../planting/sites.sql.ts";
 import { listPlantedSites } from "../planting/tallies.sql.ts";
 import { listPeriodTotals } from "../registrations/totals.sql.ts";
-import type { HideableSection, UnitField } from "../accounts/profile.rules.ts";
+import type { HideableSection } from "../accounts/profile.rules.ts";
 import { isSimulated as isSimulatedPartner } from "../planting/order.rules.ts";
 import { projectImpact } from "../planting/impactFactors.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
@@ -14,9 +14,6 @@ import type { PlantingContext } from "../planting/context.ts";
 
 const MONTHS_SHOWN = 12;
 const MEDIA_SHOWN = 6;
-
-/** The units of each kind that were registered in one month, `YYYY-MM` in UTC. */
-export type MonthTotals = { readonly month: string } & Readonly<Record<UnitField, number>>;
 
 /** An account's public data, from production keys only. What the organization hides is null or empty. */
 export type Dashboard = Awaited<ReturnType<typeof readDashboard>>;
@@ -72,7 +69,7 @@ export const readDashboard = async (
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
   const isShown = (section: HideableSection): boolean => !profile.hiddenSections.includes(section);
-  const of = (period: string): MonthTotals => {
+  const of = (period: string) => {
     const { tree = 0, bottle = 0 } = totals.get(period) ?? {};
     return { month: period, trees: tree, bottles: isShown("bottles") ? bottle : 0 };
   };
@@ -93,7 +90,7 @@ export const readDashboard = async (
     trees,
     bottles: isShown("bottles") ? { total: all.bottles, month: current.bottles } : null,
     donations: isShown("donations") ? donations : null,
-    /** The last twelve months, oldest first, the current one included; empty if nothing was registered in them. */
+    /** The last twelve months in UTC, oldest first, the current one included; empty if nothing was registered in them. */
     months: hasMonths ? months : [],
     sites: isShown("sites") ? sites : [],
     media: isShown("photos") ? media : [],

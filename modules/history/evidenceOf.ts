@@ -146,15 +146,11 @@ type Line = z.output<typeof evidenceLine>;
 
 type Completed = Exclude<Line["timeline"][number], { readonly event: "registered" }>;
 
-type Site = { readonly name: string };
-
-const siteOf = (site: Site, reference: string, { country, region, forest_type }: Line) => ({
-  ...site,
-  reference,
-  country,
-  region: region || site.name,
-  forest_type,
-});
+const siteOf = (
+  site: { readonly name: string },
+  reference: string,
+  { country, region, forest_type }: Line,
+) => ({ ...site, reference, country, region: region || site.name, forest_type });
 
 /** Returns what was verified, without the stage and its time. */
 const verificationOf = (evidence: z.output<typeof verified>, line: Line, source: string) => {

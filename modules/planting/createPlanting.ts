@@ -20,12 +20,7 @@ export const plantingOrderIntervalMs = ({
   1000 *
   (PLANTING_ORDER_INTERVAL_SECONDS ?? (PLANTING_PARTNER === "simulated" ? 60 : 24 * 60 * 60));
 
-export type Planting = {
-  /** Returns the partner for new orders of a mode. Orders of test keys are always simulated. */
-  readonly partnerFor: (mode: Mode) => PlantingPartner;
-  /** Returns the adapter of an existing order; null if this deployment is not configured for it. */
-  readonly findPartner: (kind: string) => PlantingPartner | null;
-};
+export type Planting = Readonly<ReturnType<typeof createPlanting>>;
 
 /**
  * @param onUnusable called after each download of TreeMapper's records if it has some that no order can use
@@ -42,7 +37,7 @@ export const createPlanting = (
     | "TREEMAPPER_API_KEY"
   >,
   onUnusable: (unusable: LeftOut) => void = () => undefined,
-): Planting => {
+) => {
   const { PLANTING_PARTNER: partner, PLANTING_TIMELINE: timeline } = config;
   const { TREEMAPPER_API_KEY: apiKey, TREEMAPPER_API_BASE: apiBase } = config;
   const name = config.PLANTING_PARTNER_NAME ?? "Planting partner";
@@ -62,6 +57,7 @@ export const createPlanting = (
   };
   const treeMapper =
     apiKey === undefined ? [] : [createTreeMapperPartner(name, { apiKey, apiBase }, onUnusable)];
+  /** Returns the adapter of an existing order; null if this deployment is not configured for it. */
   const findPartner = (kind: string): PlantingPartner | null =>
     [simulation, manual, ...treeMapper].find((candidate) => candidate.kind === kind) ?? null;
   const live = findPartner(partner);
@@ -71,7 +67,8 @@ export const createPlanting = (
     );
   }
   return {
-    partnerFor: (mode) => (mode === "test" ? simulation : live),
+    /** Returns the partner for new orders of a mode. Orders of test keys are always simulated. */
+    partnerFor: (mode: Mode) => (mode === "test" ? simulation : live),
     findPartner,
   };
 };

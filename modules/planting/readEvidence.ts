@@ -1,6 +1,6 @@
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
+import { requireFound } from "../../runtime/errors.rules.ts";
 import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { EvidenceContext, PlantingContext } from "./context.ts";
@@ -15,8 +15,7 @@ import { listEvidenceTrees } from "./treeEvidence.sql.ts";
 
 type TreeSelection = AccountMode & { readonly id: string };
 
-export const treeNotFound = (): DomainError =>
-  new DomainError("record_not_found", "failed to find tree");
+export const TREE_NOT_FOUND = "failed to find tree";
 
 /**
  * Creates a reader of trees that looks them up in batches. It derives evidence from the facts of the order, so all processes
@@ -41,10 +40,7 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
     { accountId, mode, id }: TreeSelection,
     stage: EvidenceStage | null,
   ): Promise<{ readonly evidence: TreeEvidence; readonly isComplete: boolean }> => {
-    const tree = await findTree(`${accountId} ${mode} ${id}`);
-    if (!tree) {
-      throw treeNotFound();
-    }
+    const tree = requireFound(await findTree(`${accountId} ${mode} ${id}`), TREE_NOT_FOUND);
     const registration = { ...tree, id: shownIdOf(tree) };
     if (stage !== null) {
       return { evidence: simulateEvidence(registration, stage), isComplete: false };

@@ -8,7 +8,6 @@ import { ORDER_NOT_FOUND } from "./order.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { lockPlantingOrder } from "./orders.sql.ts";
 import { changeFacts } from "./settleFacts.ts";
-import type { RecordedFact } from "./settleFacts.ts";
 
 /**
  * Records facts of an order, which its workflow finds at its next poll.
@@ -20,7 +19,7 @@ export const recordPlantingFacts = (
   orderId: number | string,
   reported: readonly PlantingFact[] | ((order: PlantingOrder) => readonly PlantingFact[]),
   source: FactSource,
-): Promise<readonly RecordedFact[]> =>
+) =>
   db.transaction(async (transaction) => {
     const order = requireFound(await lockPlantingOrder(transaction, orderId), ORDER_NOT_FOUND);
     const now = clock.now();

@@ -18,13 +18,6 @@ import { deleteSummaries } from "./summary.sql.ts";
 import { addToTallies } from "./tallies.sql.ts";
 import { tallyChanges, withImpactFactors } from "./tally.rules.ts";
 
-/** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
-export type RecordedFact = {
-  readonly stage: PlantingFact["stage"];
-  readonly outcome: "repeated" | StoredFact["state"];
-  readonly reason: string | null;
-};
-
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
@@ -148,7 +141,8 @@ export const changeFacts = async (
   }
   const { order, facts } = await settleFacts(transaction, before, factsBefore);
 
-  const recorded = given.map(({ stage, digest, newId }): RecordedFact => {
+  // A fact that was withdrawn stays withdrawn, however often it is reported.
+  const recorded = given.map(({ stage, digest, newId }) => {
     const {
       id = null,
       state = "waiting",
@@ -156,7 +150,7 @@ export const changeFacts = async (
     } = facts.find((fact) => fact.stage === stage && fact.digest === digest) ?? {};
     return id === newId || state === "withdrawn"
       ? { stage, outcome: state, reason }
-      : { stage, outcome: "repeated", reason: null };
+      : { stage, outcome: "repeated" as const, reason: null };
   });
   // Of earlier facts that have another state now.
   const changes = facts.flatMap(({ id, stage, state: after }) => {

@@ -14,6 +14,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { openDashboard, readPage, verifiedFact } from "./dashboardScene.ts";
 import type { DatabaseTest } from "../support/database.ts";
+import { DONATION } from "../history/importLine.ts";
 import { linesOf, setUpImport } from "../history/importScene.ts";
 
 const test = testWithDatabase();
@@ -77,12 +78,10 @@ test("an order has one certificate of all its records, also after records are ad
   const { db } = t.context;
   const { url } = await startStandaloneApi(t, { db });
   const { store, ...api } = await startStoreApiOf(t, { store: { domain: "orders.example" } });
-  const write = (path: string, body: object): Promise<unknown> =>
-    api.post(`/app/api/${path}`, store.test, {
-      customer_name: "Ann Lee",
-      order_id: "#1001",
-      ...body,
-    });
+  const write = (path: string, body: object): Promise<unknown> => {
+    const order = { customer_name: "Ann Lee", order_id: "#1001" };
+    return api.post(`/app/api/${path}`, store.test, { ...order, ...body });
+  };
   const urlOf = async (orderId: string): Promise<string> => {
     const query = new URLSearchParams({ order_id: orderId }).toString();
     const { body } = await api.get(`/app/api/order_certificate_url?${query}`, store.test);
@@ -113,10 +112,8 @@ test("an order has one certificate of all its records, also after records are ad
   t.notRegex(html + certificate, /Ann|1001/u);
   for (const unknown of ["1003", "%23"]) {
     const path = `/app/api/order_certificate_url?order_id=${unknown}`;
-    t.like(await api.get(path, store.test), {
-      status: 404,
-      body: { error: "failed to find order" },
-    });
+    const body = { error: "failed to find order" };
+    t.like(await api.get(path, store.test), { status: 404, body });
   }
   await write("refund", { type: "tree", quantity: 2 });
   await write("refund", { type: "plastic", quantity: 3 });
@@ -124,11 +121,13 @@ test("an order has one certificate of all its records, also after records are ad
   const { url: other } = await startStandaloneApi(t, { db });
   t.like(await (await fetch(`${first.replace(url, other)}.json`)).json(), { state: "refunded" });
 
-  t.is((await impactOf(t)("certificate", "revoke", first)).exitCode, 0);
+  await impactOf(t).ok("certificate", "revoke", first);
   t.not(await urlOf("1001"), first);
 });
 
 const certificateUrl = z.object({ certificate_url: z.url() });
+
+const UNPLANTED = { planted: 0, planted_and_verified: 0, verified_at: null, project: null };
 
 const setUp = async (t: DatabaseTest) => {
   const scene = await openDashboard(t, { name: `North <b>"Sea"</b>` });
@@ -156,16 +155,7 @@ test.serial("a certificate shows what is registered and what is verified", async
     state: "registered",
     test: false,
     simulated: true,
-    items: [
-      {
-        type: "trees",
-        registered: 25,
-        planted: 0,
-        planted_and_verified: 0,
-        verified_at: null,
-        project: null,
-      },
-    ],
+    items: [{ type: "trees", registered: 25, ...UNPLANTED }],
   });
   await plant();
   const after = await serve();
@@ -202,9 +192,8 @@ test.serial("a revoked certificate does not exist, and the next URL is another o
   const id = await register(1);
   const { urlOf } = await serve();
   const url = await urlOf(id);
-  const impact = impactOf(t);
-  t.is((await impact("certificate", "revoke", url)).exitCode, 0);
-  t.is((await impact("certificate", "revoke", url)).exitCode, 3);
+  await impactOf(t).ok("certificate", "revoke", url);
+  await impactOf(t).fails(3, "certificate", "revoke", url);
   t.is((await fetch(url)).status, 404);
   t.is((await fetch(`${url}.json`)).status, 404);
   const next = await urlOf(id);
@@ -245,13 +234,11 @@ test.serial("kind selects one of a store's records that were imported with one i
 
 test.serial("page and certificate name who verified real trees, with the document", async (t) => {
   const scene = await openDashboard(t, { partner: "manual", timeline: "sessions" });
-  const { deps, register, createOrders, place, orders, organization } = scene;
+  const { deps, register, createAndPlace, firstOrder, organization } = scene;
   const id = await register(10);
-  await createOrders();
-  await place();
-  const [order] = await orders();
+  await createAndPlace();
   const verified = verifiedFact("2026-05-01T10:00:00.000Z");
-  await recordPlantingFacts(deps, order?.id ?? 0, [verified], "operator");
+  await recordPlantingFacts(deps, (await firstOrder()).id, [verified], "operator");
 
   const page = await readPage(scene.page);
   t.regex(
@@ -260,12 +247,8 @@ test.serial("page and certificate name who verified real trees, with the documen
   );
   t.regex(page, /Green Audit.{1,40} 10 trees verified by a third party, last on May.1,.2026/u);
   t.true(page.includes('href="https://audit.example/7.pdf"'));
-  const token = await getCertificateToken(
-    deps,
-    { accountId: organization.id, mode: "live" },
-    id,
-    null,
-  );
+  const owner = { accountId: organization.id, mode: "live" } as const;
+  const token = await getCertificateToken(deps, owner, id, null);
   const certificate = await fetch(`${scene.url}/certificate/${token}`);
   t.regex(
     certificate.headers.get("Content-Security-Policy") ?? "",
@@ -333,18 +316,12 @@ test.serial("a blank name of a charity is the same as none", async (t) => {
 
 test.serial("an imported donation's charity is unchecked; a refund here has a date", async (t) => {
   const { apiKeyProd: key, importText, call, certificateOf } = await setUpDonations(t);
-  const line = {
-    ...OCEANA,
-    kind: "donation",
-    charity_name: "Oceana, as the old system wrote it",
-    created_at: "2024-01-15T10:00:00Z",
-  };
-  const [before, later, here] = [
-    { ...line, id: "before" },
+  const line = { ...DONATION, ...OCEANA, charity_name: "Oceana, as the old system wrote it" };
+  const [before, later] = [
+    { ...line, id: "before", refunded: true },
     { ...line, id: "later" },
-    { ...line, id: "here" },
   ];
-  const run = await importText(linesOf({ ...before, refunded: true }, later, here));
+  const run = await importText(linesOf(before, later, { ...line, id: "here" }));
   t.is(run.exitCode, 0, run.stderr);
   const { json: imported, page: unproven } = await certificateOf(key, "here");
   t.like(imported, { items: [{ charity: { name: line.charity_name, looked_up: false } }] });

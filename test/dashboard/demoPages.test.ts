@@ -37,12 +37,8 @@ for (const [host, isShown] of [
     const folder = join(await makeTestFolder(t), "with space");
     await mkdir(folder);
     const file = join(folder, "demo.json");
-    const pages = Object.fromEntries(
-      ["page", "verified", "recent", "refunded", "donation", "order"].map((name) => [
-        name,
-        `/${name}`,
-      ]),
-    );
+    const names = ["page", "verified", "recent", "refunded", "donation", "order"];
+    const pages = Object.fromEntries(names.map((name) => [name, `/${name}`]));
     const demo = {
       organizationId: crypto.randomUUID(),
       shop: { name: "Coats & <Hats>", color: "#0b5d8a", domain: "shop.example" },
@@ -50,15 +46,10 @@ for (const [host, isShown] of [
       testKeys: { organization: "impact_test_1", store: "TEST-1" },
     };
     await writeFile(file, JSON.stringify(demo));
-    const { url } = await startStandaloneApi(t, {
-      db: t.context.db,
-      publicBaseUrl: "https://impact.example/base",
-      demo: demoPages(file, {
-        host,
-        storeUrl: "http://127.0.0.1:8081",
-        publicBaseUrl: () => "https://impact.example/base",
-      }),
-    });
+    const publicBaseUrl = "https://impact.example/base";
+    const options = { host, storeUrl: "http://127.0.0.1:8081", publicBaseUrl: () => publicBaseUrl };
+    const demoOf = { demo: demoPages(file, options), publicBaseUrl };
+    const { url } = await startStandaloneApi(t, { db: t.context.db, ...demoOf });
     const page = await fetch(`${url}/`);
     const html = await page.text();
     t.is(page.status, 200);

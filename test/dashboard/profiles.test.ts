@@ -34,8 +34,7 @@ test.serial("an operator sets the profile, and the page, card and JSON show it",
     ["--story", "First.\n\nSecond & last."],
     ["--hide", "donations, months"],
   ];
-  const updated = await impact("org", "update", id, ...options.flat());
-  t.is(updated.exitCode, 0, updated.stderr);
+  const updated = await impact.ok("org", "update", id, ...options.flat());
   t.regex(updated.stdout, /First\. Second & last\./u);
 
   const html = await (await fetch(scene.page)).text();
@@ -61,15 +60,9 @@ test.serial("an operator sets the profile, and the page, card and JSON show it",
   t.deepEqual(Buffer.from(await logo.arrayBuffer()), LOGO.file);
   t.is(LOGO.width, LOGO.file.readUInt32BE(16));
 
-  const shown = await impact("org", "show", id, "--json");
-  t.like(JSON.parse(shown.stdout), {
-    profile: {
-      display_name: "North Sea",
-      color: "#ffdd00",
-      hidden_sections: ["donations", "months"],
-      shows_carbon: false,
-    },
-  });
+  const given = { display_name: "North Sea", color: "#ffdd00", shows_carbon: false };
+  const profile = { ...given, hidden_sections: ["donations", "months"] };
+  t.like(await impact.json("org", "show", id), { profile });
   const audit = await impact("audit", "list", "--org", id, "--json");
   t.regex(audit.stdout, /"home_url": "https:\/\/northsea\.example\/about"/u);
 });
@@ -78,8 +71,7 @@ test.serial("projected carbon is shown only if an operator switches it on", asyn
   const { fillYear, serveAgain, organization } = await openDashboard(t);
   await fillYear();
   t.notRegex(await readPage(await serveAgain()), /[Pp]rojected|CO₂/u);
-  const impact = impactOf(t);
-  t.is((await impact("org", "update", organization.id, "--carbon", "on")).exitCode, 0);
+  await impactOf(t).ok("org", "update", organization.id, "--carbon", "on");
   const shown = await readPage(await serveAgain());
   t.regex(shown, /Projected lifetime CO₂<\/h3> <span class="number letters-\d">[\d,]+ t</u);
   t.regex(shown, /a projection over the lifetime of a tree, neither a measurement/u);
@@ -92,11 +84,10 @@ test.serial("projected carbon is shown only if an operator switches it on", asyn
 test.serial("`none` restores the default, and the logo is gone", async (t) => {
   const scene = await openDashboard(t);
   const hash = "ab".repeat(32);
-  const logo = { ...LOGO, hash };
-  await scene.setProfile({ displayName: "Brand", color: "#123456", logo });
+  await scene.setProfile({ displayName: "Brand", color: "#123456", logo: { ...LOGO, hash } });
   const { id } = scene.organization;
   const none = ["--display-name", "none", "--logo", "none", "--color", "none"];
-  t.is((await impactOf(t)("org", "update", id, ...none)).exitCode, 0);
+  await impactOf(t).ok("org", "update", id, ...none);
   t.deepEqual(await findProfile(t.context.db, id), DEFAULT_PROFILE);
   t.is((await fetch(`${scene.url}/media/logos/${hash}`)).status, 404);
 });
@@ -121,9 +112,7 @@ test.serial("unsafe profiles are rejected with what is accepted", async (t) => {
     ["--logo", "/dev/zero", /at most 512 KiB/u],
   ] as const;
   for (const [option, value, message] of cases) {
-    const { exitCode, stderr } = await impact("org", "update", id, option, value);
-    t.is(exitCode, 2, value);
-    t.regex(stderr, message, value);
+    t.regex(await impact.fails(2, "org", "update", id, option, value), message, value);
   }
 });
 

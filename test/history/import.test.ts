@@ -1,4 +1,8 @@
+import { PassThrough } from "node:stream";
 import { gzipSync } from "node:zlib";
+import { openInput, peek } from "../../cli/input/openInput.ts";
+import { readCsv } from "../../cli/input/readCsv.ts";
+import { splitLines } from "../../cli/input/readLines.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { registrationsIn } from "../api/contract.ts";
 import { z } from "zod";
@@ -372,6 +376,15 @@ for (const [title, delimiter, encode] of [
     t.like(await readSums(), { registrations: 2, total: 9n });
   });
 }
+
+test("an input that is refused is closed, because an open pipe keeps the process alive", async (t) => {
+  const stdin = new PassThrough();
+  stdin.write("Type;Count\n");
+  const { bytes } = await openInput("-", { ...process, stdin, json: false });
+  const { all } = await peek(splitLines(bytes), () => true);
+  await t.throwsAsync(readCsv("-", all, new Set()).next(), { message: /unknown or repeated/u });
+  t.true(stdin.destroyed);
+});
 
 /** Contents of files, and what is said about them. */
 const REFUSED: readonly (readonly [string, RegExp])[] = [

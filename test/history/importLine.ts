@@ -22,6 +22,13 @@ export const DONATION: Fields = {
   created_at: "2024-06-01T00:00:00Z",
 };
 
+/** A customer of a store. */
+export const ANN = {
+  customer_name: "Ann Lee",
+  customer_email: "ann@example.com",
+  customer_id: "7",
+};
+
 /** A line of one tree, as it is read from a file. */
 export const importedTree: ImportedRegistration = {
   kind: "tree",

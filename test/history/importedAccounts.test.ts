@@ -7,7 +7,7 @@ import { createTestOrganization } from "../support/factories.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseTest } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
-import { DONATION } from "./importLine.ts";
+import { ANN, DONATION } from "./importLine.ts";
 import {
   importForStore,
   serveImport,
@@ -125,8 +125,6 @@ test("old addresses of a dashboard redirect to it", async (t) => {
   t.is((await get("a%00b")).status, 404);
   await impact.fails(2, "import", "slug", "a/b", "--org", id);
 });
-
-const ANN = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: "7" };
 
 const RECORDS = [
   {

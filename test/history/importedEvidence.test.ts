@@ -122,18 +122,18 @@ test("a withdrawn fact of imported evidence is gone, and recording it again show
   const { db } = t.context;
   const { importEvidence, id, read, shows } = await setUp(t);
   await importEvidence(tree("a"), plantedRecord("a", 31));
-  const [order] = await listPlantingOrders(db, { accountId: id, limit: 1 });
-  const facts = await listFacts(db, order?.id ?? 0);
-  const fact = facts.find(({ stage }) => stage === "planted");
+  const [order = t.fail()] = await listPlantingOrders(db, { accountId: id, limit: 1 });
+  const facts = await listFacts(db, order.id);
+  const fact = facts.find(({ stage }) => stage === "planted") ?? t.fail();
   t.like(fact, { source: "import", state: "accepted" });
   const actor = { kind: "operator", name: "ann", reason: null } as const;
   const deps = { db, clock: systemClock, actor };
-  await withdrawPlantingFact(deps, fact?.id ?? 0, "wrong photos");
+  await withdrawPlantingFact(deps, fact.id, "wrong photos");
   t.like(await read("a"), { status: "allocated", provider_meta: { allocation_id: 31 } });
   t.deepEqual(await listPlantedSites(db, id, false), []);
   t.like(summaryOf(await importEvidence(plantedRecord("a", 31))), { known: 1 });
   t.like(await read("a"), { status: "allocated" });
-  await recordPlantingFacts(deps, order?.id ?? 0, fact ? [fact.content] : [], "operator");
+  await recordPlantingFacts(deps, order.id, [fact.content], "operator");
   await shows(plantedRecord("a", 31));
 });
 
@@ -188,10 +188,7 @@ test("operators, events and evidence name an imported order by the ids that its 
   const { db } = t.context;
   const { id: accountId, importEvidence, impact, read } = await setUp(t);
   await importEvidence(...orderedTree("a", 90_000_108));
-  const [order] = await listPlantingOrders(db, { accountId, limit: 2 });
-  if (!order) {
-    throw new Error("There is an order.");
-  }
+  const [order = t.fail()] = await listPlantingOrders(db, { accountId, limit: 2 });
   const shownIds = { order_id: 90_000_108, public_id: "ORD-90000108" };
   const ids = {
     id: order.id,

@@ -4,7 +4,7 @@ import { readJson } from "../cli/runImpact.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registerFor } from "../support/factories.ts";
-import { DONATION, lineOf } from "./importLine.ts";
+import { ANN, DONATION, lineOf } from "./importLine.ts";
 import {
   importForStore,
   linesOf,
@@ -49,18 +49,16 @@ test("what the old server refunded since is subtracted once, and the audit log n
   t.like(await readSums(), { refunded: 5n, total: 1n });
 
   const audit = await listAuditEntries(db, { accountId: id }, 100);
-  const refunded = audit.flatMap(({ details: { refunded_since: rows = [] } }) =>
-    rowsIn({ rows }, "rows").map(({ id: _id, ...refund }) => refund),
-  );
-  t.deepEqual(
-    refunded.toSorted((a, b) => Number(a["count"] ?? 0) - Number(b["count"] ?? 0)),
-    [
-      { kind: "donation", amount_cents: 700 },
-      { kind: "tree", count: 1 },
-      // Three lines of a batch name the first tree, the last of them with fewer refunds.
-      { kind: "tree", count: 3 },
-    ],
-  );
+  const refunded = audit
+    .flatMap(({ details: { refunded_since: rows = [] } }) => rowsIn({ rows }, "rows"))
+    .map(({ id: _id, ...refund }) => refund)
+    .toSorted((a, b) => Number(a["count"] ?? 0) - Number(b["count"] ?? 0));
+  t.deepEqual(refunded, [
+    { kind: "donation", amount_cents: 700 },
+    { kind: "tree", count: 1 },
+    // Three lines of a batch name the first tree, the last of them with fewer refunds.
+    { kind: "tree", count: 3 },
+  ]);
 });
 
 test("a refund of a record that was created here is a conflict", async (t) => {
@@ -90,16 +88,9 @@ test("a store's record that was reversed here, too, is a conflict, and the balan
 test("what the old server refunded since an erasure is subtracted, and nothing erased returns", async (t) => {
   const { get, store } = await startStoreApiOf(t);
   const { impact } = await setUpImport(t);
-  const ann = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: "7" };
-  const donation = { ...DONATION, ...ann, ein: "530196605" };
-  const tree = {
-    id: "a",
-    count: 4,
-    unit_price_cents: 10,
-    order_id: "#1",
-    notes: "for Ann",
-    ...ann,
-  };
+  const donation = { ...DONATION, ...ANN, ein: "530196605" };
+  const priced = { unit_price_cents: 10, order_id: "#1", notes: "for Ann", ...ANN };
+  const tree = { id: "a", count: 4, ...priced };
   const other = { id: "b", unit_price_cents: 10, customer_name: "Bob Hill" };
   await importForStore(t, store.domain, [lineOf(tree), lineOf(other), donation]);
   await impact("store", "forget", store.domain, "--customer-id", "7");

@@ -5,23 +5,18 @@ import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseTest } from "../support/database.ts";
 import { allocatedRecord } from "./evidenceLines.ts";
+import { ANN, lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 import { importForStore, linesOf, readPages, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
-const AT = "2024-05-01T08:00:00.000Z";
 const TREE_CENTS = 45;
 const BOTTLE_CENTS = 9;
 /** The longest note and reason. */
 const LONG = "é".repeat(10_000);
 
-const ANN = {
-  customer_name: "Ann Lee",
-  customer_email: "ann@example.com",
-  customer_id: "7",
-  order_id: "#1001",
-};
+const ANN_OF_ORDER = { ...ANN, order_id: "#1001" };
 
 const LISTS = [
   { kind: "tree", path: "/app/api/plant", rows: "trees", price: TREE_CENTS },
@@ -58,11 +53,15 @@ const setUpOld = async (t: DatabaseTest) => {
   };
   const reference = `--reference=${"x".repeat(200)}`;
   await old.run("store", "topup", domain, "--amount=100", reference, "--note", LONG);
-  await write("/app/api/plant", { trees: 3, ...ANN, notes: "loyalty" });
+  await write("/app/api/plant", { trees: 3, ...ANN_OF_ORDER, notes: "loyalty" });
   await write("/app/api/plant", { trees: 1 });
   await write("/app/api/plant", { trees: 4 });
-  await write("/app/api/plastic", { bottles: 5, ...ANN });
-  await write("/app/api/charity/donate", { charity_id: "53-0196605", amount: 12.34, ...ANN });
+  await write("/app/api/plastic", { bottles: 5, ...ANN_OF_ORDER });
+  await write("/app/api/charity/donate", {
+    charity_id: "53-0196605",
+    amount: 12.34,
+    ...ANN_OF_ORDER,
+  });
   await write("/app/api/charity/donate", { charity_id: "53-0196605", amount: 0.29 });
   await write("/app/api/refund", { type: "tree", quantity: 2, reason: LONG });
   await write("/app/api/refund", { type: "donation", quantity: 1, reason: LONG });
@@ -108,14 +107,8 @@ for (const format of ["csv", "ndjson"]) {
     const { old, store } = await setUpOld(t);
     const other = await createTestStore(t.context.db);
     const { domain } = store;
-    const { stdout: exported } = await old.run(
-      "export",
-      "donations",
-      "--org",
-      domain,
-      "--format",
-      format,
-    );
+    const options = ["--org", domain, "--format", format];
+    const { stdout: exported } = await old.run("export", "donations", ...options);
     const file = await writeTestFile(t, `donations.${format}`, exported);
 
     const from = [file, "--org", other.domain, "--kind", "donation"];
@@ -132,13 +125,9 @@ test("the evidence of a store's trees can be imported as the store interface sho
   const { db, databaseUrl } = t.context;
   const deployment = await openDeployment(t, databaseUrl);
   const [ordered, waiting] = ["ordered/1", "waiting/1"];
-  const trees = [ordered, waiting].map((id) => ({
-    kind: "tree",
-    id,
-    count: 4,
-    created_at: AT,
-    unit_price_cents: TREE_CENTS,
-  }));
+  const trees = [ordered, waiting].map((id) =>
+    lineOf({ id, count: 4, unit_price_cents: TREE_CENTS }),
+  );
   /** Imports lines into a new store and returns the evidence that it shows. */
   const importAndShow = async (evidence: readonly Fields[]): Promise<readonly Fields[]> => {
     const { domain, live } = await createTestStore(db);
@@ -165,10 +154,10 @@ test("the evidence of a store's trees can be imported as the store interface sho
 test("a key that a store's record was imported without is a conflict, and is not stored", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db);
-  const tree = { kind: "tree", id: "a", count: 4, created_at: AT, unit_price_cents: 10 };
+  const tree = { id: "a", count: 4, unit_price_cents: 10 };
   const keyed = { ...tree, idempotency_key: "k1" };
   const importLine = (line: Fields, ...options: readonly string[]) =>
-    importForStore(t, store.domain, [line], ...options);
+    importForStore(t, store.domain, [lineOf(line)], ...options);
 
   t.like(summaryOf(await importLine(tree)), { new: 1 });
   for (const line of [keyed, { ...keyed, refunded_count: 1 }]) {

@@ -21,6 +21,7 @@ import {
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
+import { mustExist } from "../../runtime/errors.rules.ts";
 import { createTestPlanting, STAGE_MS } from "../support/planting.ts";
 
 const NEVER = new AbortController().signal;
@@ -80,10 +81,7 @@ export const setUpPlanting = async (
       }
     }
   };
-  const createAndPlace = async (): Promise<void> => {
-    await createOrders();
-    await place();
-  };
+  const createAndPlace = () => createOrders().then(place);
   const pass = async (durationMs: number): Promise<void> => {
     clock.set(new Date(clock.now().getTime() + durationMs).toISOString());
     for (const { id } of await orders()) {
@@ -95,13 +93,7 @@ export const setUpPlanting = async (
     deps,
     organization,
     orders,
-    firstOrder: async (): Promise<PlantingOrder> => {
-      const [order] = await orders();
-      if (!order) {
-        throw new Error("There is an order.");
-      }
-      return order;
-    },
+    firstOrder: async () => mustExist((await orders())[0], "There is an order."),
     register,
     createOrders,
     /** Registers trees, and creates an order of each registration. */

@@ -184,15 +184,16 @@ const listMedia = (planting: Intervention): Media =>
       : [];
   });
 
-/** What a record says of a planting. */
-export type PlantingRecord = {
-  readonly reference: string;
-  readonly startedAt: Date;
-  readonly endedAt: Date;
-  readonly trees: number;
-  readonly site: ReportedSite;
-  readonly listMedia: () => Media;
-};
+/** Returns what a record says of a planting. */
+const recordOf = (planting: Intervention, place: ReportedSite) => ({
+  reference: planting.id,
+  startedAt: planting.interventionStartDate,
+  endedAt: planting.interventionEndDate,
+  trees: treesOf(planting),
+  site: place,
+  listMedia: () => listMedia(planting),
+});
+export type PlantingRecord = Readonly<ReturnType<typeof recordOf>>;
 
 /**
  * Downloads the plantings of a project, oldest first.
@@ -226,14 +227,7 @@ export const downloadRecords = async (
     const found = siteOf.get(planting.plantProjectSite ?? "");
     const place = found?.location ?? planting.geometry;
     if (place) {
-      records.push({
-        reference: planting.id,
-        startedAt: planting.interventionStartDate,
-        endedAt: planting.interventionEndDate,
-        trees: treesOf(planting),
-        site: { ...describeSite(own, found), ...place },
-        listMedia: () => listMedia(planting),
-      });
+      records.push(recordOf(planting, { ...describeSite(own, found), ...place }));
     } else {
       nowhere.push(planting);
     }

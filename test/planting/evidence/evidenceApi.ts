@@ -10,9 +10,8 @@ import { setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingOptions } from "../setUpPlanting.ts";
 
 /** Creates a database for a test whose sums over all accounts must be its own. */
-export const openOwnDatabase = async (t: ExecutionContext): Promise<DatabasePool> => {
-  return openTestPool(t, await copyDatabase(t));
-};
+export const openOwnDatabase = async (t: ExecutionContext): Promise<DatabasePool> =>
+  openTestPool(t, await copyDatabase(t));
 
 /** Starts the standalone interface for an organization with planting; `serve` starts another process of it. */
 export const startEvidenceApi = async (

@@ -191,22 +191,16 @@ test("photos of a verification belong to the site that was verified", async (t) 
   const { setup, order, report } = await placeOrders(t.context.db);
   const verified = simulateVerified(order, AT);
   const site = { ...verified.planting_site, reference: "south", name: "south" };
+  const url = "https://photos.example/south.jpg";
 
   await report(
     allocatedTo(order, ["north", "south"]),
     { ...simulatePlanted(order, AT), media: [] },
-    { ...verified, planting_site: site, photos: ["https://photos.example/south.jpg"] },
+    { ...verified, planting_site: site, photos: [url] },
   );
 
-  t.like(await listLatestMedia(t.context.db, setup.organization.id, 6, false), {
-    length: 1,
-    0: {
-      url: "https://photos.example/south.jpg",
-      siteName: "south",
-      isOfVerification: true,
-      trees: 10,
-    },
-  });
+  const media = await listLatestMedia(t.context.db, setup.organization.id, 6, false);
+  t.like(media, { length: 1, 0: { url, siteName: "south", isOfVerification: true, trees: 10 } });
 });
 
 /** Allocates an order to one site, in a region of a name. */

@@ -51,12 +51,8 @@ const readOrders = (db: DatabasePool) =>
 test("trees that are registered while orders are created are in one order each, without deadlocks", async (t) => {
   const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
   const setup = await setUpPlanting(db);
-  const accountIds = [
-    setup.organization.id,
-    ...(await Promise.all(
-      Array.from({ length: 7 }, async () => (await createTestOrganization(db)).id),
-    )),
-  ];
+  const others = await Promise.all(Array.from({ length: 7 }, () => createTestOrganization(db)));
+  const accountIds = [setup.organization, ...others].map(({ id }) => id);
   const random = createRandom(1);
   let registered = 0;
   const ended = new AbortController();
@@ -148,15 +144,11 @@ test("an order waits for a refund of its trees, and does not have them", async (
   await setup.createOrders();
   const refundedId = await setup.register(5);
   const owner = { accountId: setup.organization.id, mode: "live", kind: "tree" } as const;
-  const ids = [registrationId, refundedId];
+  const given = [registrationId, refundedId].map((id) => Object.assign({ id }, owner));
 
   const creating = await whileOpen(
     db,
-    (transaction) =>
-      lockRegistrations(
-        transaction,
-        ids.map((id) => Object.assign({ id }, owner)),
-      ),
+    (transaction) => lockRegistrations(transaction, given),
     async (transaction) => {
       await releaseRefundedTrees(transaction, [
         { registrationId, count: 1 },
@@ -165,8 +157,8 @@ test("an order waits for a refund of its trees, and does not have them", async (
       const work = setup.createOrders();
       t.false(await endsOrBlocks(transaction, work));
       await transaction.query(sql.typeAlias("void")`
-      UPDATE registration SET refunded_count = 2 WHERE id = ${refundedId}
-    `);
+        UPDATE registration SET refunded_count = 2 WHERE id = ${refundedId}
+      `);
       return { work };
     },
   );

@@ -44,10 +44,8 @@ const withdrawal = (fact: number): readonly string[] => [
   "evidence",
   "withdraw",
   String(fact),
-  "--as",
-  "ann",
-  "--reason",
-  "photos of another site",
+  "--as=ann",
+  "--reason=photos of another site",
 ];
 
 test("a withdrawn fact no longer counts, and stays stored with its proof, reason and operator", async (t) => {
@@ -154,9 +152,8 @@ test("a poll that began before a fact was withdrawn finishes no order", async (t
   const { setup, order, allocated, planted, report, withdraw } = await placeOrders(db);
   await report(allocated, planted);
 
-  const [withdrawn, poll] = await runBehindLocks<
-    [Awaited<ReturnType<typeof withdraw>>, { readonly isFinished: boolean }]
-  >(
+  type Outcomes = [Awaited<ReturnType<typeof withdraw>>, { readonly isFinished: boolean }];
+  const [withdrawn, poll] = await runBehindLocks<Outcomes>(
     db,
     (transaction) => lockPlantingOrder(transaction, order.id),
     () => withdraw("planted"),
@@ -214,12 +211,9 @@ test("a repeated fact changes nothing, in whatever time zone it is written", asy
   const repeated = await recordOf({ order: order.publicId, facts }).json();
   t.deepEqual(repeated, [{ stage: "allocated", outcome: "repeated", reason: null }]);
   t.deepEqual(await setup.firstOrder(), before);
-  t.like(await impact.json("audit", "list", "--action", "evidence.record"), [
-    {
-      subject: String(order.id),
-      details: { facts: [{ stage: "allocated", outcome: "repeated" }] },
-    },
-  ]);
+  const details = { facts: [{ stage: "allocated", outcome: "repeated" }] };
+  const audit = await impact.json("audit", "list", "--action", "evidence.record");
+  t.like(audit, [{ subject: String(order.id), details }]);
 });
 
 test("operators see contradictions, and the sites and photos of each fact", async (t) => {
@@ -243,23 +237,13 @@ test("operators see contradictions, and the sites and photos of each fact", asyn
 test("an invalid file is rejected with the problem of each field, and nothing of it is recorded", async (t) => {
   const { order, allocated, planted, states, recordOf } = await placeOrder(t);
   const [allocation] = allocated.allocations;
-  const wrong = {
-    order: order.publicId,
-    facts: [
-      {
-        ...allocated,
-        allocations: [
-          { ...allocation, crew: { ...allocation?.crew, women_members: 99_999 }, notes: "x" },
-        ],
-      },
-      {
-        ...planted,
-        occurred_at: "yesterday",
-        media: [{ ...planted.media[0], url: "https://x;script-src/a.jpg" }],
-      },
-    ],
-  };
-  const rejected = await recordOf(wrong).fails(2);
+  const crew = { ...allocation?.crew, women_members: 99_999 };
+  const media = [{ ...planted.media[0], url: "https://x;script-src/a.jpg" }];
+  const facts = [
+    { ...allocated, allocations: [{ ...allocation, crew, notes: "x" }] },
+    { ...planted, occurred_at: "yesterday", media },
+  ];
+  const rejected = await recordOf({ order: order.publicId, facts }).fails(2);
   t.regex(rejected, /women_members must not exceed total_members/u);
   t.regex(rejected, /facts\.0\.allocations\.0\.notes: unknown field/u);
   t.regex(rejected, /facts\.1\.occurred_at: must be a timestamp/u);
@@ -278,14 +262,12 @@ test("a signed callback is recorded; any other is rejected", async (t) => {
   const now = Math.floor(setup.clock.now().getTime() / 1000);
   const body = JSON.stringify({ order: order.publicId, facts: [allocated] });
   const send = async (signature: string | null, text = body, slash = "") => {
-    const response = await fetch(`${url}/planting/callback${slash}`, {
-      method: "POST",
-      headers: {
-        "Content-Type": "application/json",
-        ...(signature === null ? {} : { "Planting-Signature": signature }),
-      },
-      body: text,
-    });
+    const headers = new Headers({ "Content-Type": "application/json" });
+    if (signature !== null) {
+      headers.set("Planting-Signature", signature);
+    }
+    const path = `/planting/callback${slash}`;
+    const response = await fetch(url + path, { method: "POST", headers, body: text });
     const json: unknown = await response.json();
     return { status: response.status, json };
   };
@@ -306,13 +288,9 @@ test("a signed callback is recorded; any other is rejected", async (t) => {
 
   // While a secret is replaced a partner signs with both.
   const bothSigned = `t=${now},v1=${"0".repeat(64)},${sign(body).split(",")[1] ?? ""}`;
-  t.deepEqual(await send(bothSigned), {
-    status: 200,
-    json: {
-      order: order.publicId,
-      results: [{ stage: "allocated", outcome: "accepted", reason: null }],
-    },
-  });
+  const results = [{ stage: "allocated", outcome: "accepted", reason: null }];
+  const json = { order: order.publicId, results };
+  t.deepEqual(await send(bothSigned), { status: 200, json });
   t.like(await send(sign(body), body, "/"), { json: { results: [{ outcome: "repeated" }] } });
 
   const unknown = JSON.stringify({ order: "po_unknown", facts: [allocated] });
