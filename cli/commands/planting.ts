@@ -8,7 +8,7 @@ import { findPlantingOrder, listPlantingOrders } from "../../modules/planting/or
 import type { PlantingOrder } from "../../modules/planting/orders.sql.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
@@ -68,13 +68,10 @@ const proofsOf = ({ id, content }: StoredFact) => {
 
 const showOrder = async ({ connections, printDetails }: Cli, given: string): Promise<void> => {
   const db = await connections.database();
-  const order = await findPlantingOrder(db, /^\d{1,9}$/u.test(given) ? Number(given) : given);
-  if (!order) {
-    throw new DomainError(
-      "record_not_found",
-      `Planting order ${given} not found. See impact evidence order list.`,
-    );
-  }
+  const order = requireFound(
+    await findPlantingOrder(db, /^\d{1,9}$/u.test(given) ? Number(given) : given),
+    `Planting order ${given} not found. See impact evidence order list.`,
+  );
   const facts = await listFacts(db, order.id);
   const presented = presentOrder(await connections.deploymentName(), order);
   const { id, ...fields } = presented;

@@ -62,23 +62,14 @@ const requireKnown = (
   }
 };
 
-type CsvRecord = { readonly number: number; readonly text: string };
-
 /**
  * Yields the records that are not blank, with the numbers of their first lines. A record goes on in the next line as long as
  * a cell in quotes is open. A quote inside another cell, such as that of inches, makes its row malformed and opens none.
  * @throws CommandError if a record has no end
  */
-async function* readRecords(
-  name: string,
-  lines: AsyncIterable<Line>,
-): AsyncGenerator<
-  CsvRecord & { readonly format: Format; readonly cells: readonly string[] | null },
-  void,
-  void
-> {
+async function* readRecords(name: string, lines: AsyncIterable<Line>) {
   let format: Format | null = null;
-  let open: CsvRecord | null = null;
+  let open: { readonly number: number; readonly text: string } | null = null;
   const fail = (number: number, problem: string): CommandError =>
     new CommandError(
       EXIT.failed,

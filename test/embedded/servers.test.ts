@@ -17,10 +17,10 @@ import { findFreePort } from "../../runtime/server/ports.ts";
 test("a program gets the settings of memory, unless the operator has others", async (t) => {
   const folder = await makeTestFolder(t);
   const program = join(folder, "program.js");
-  await writeFile(
-    program,
-    'process.send({ type: "ready", urls: { limit: process.env.MALLOC_TRIM_THRESHOLD_ } });',
-  );
+  const urls = "{ limit: process.env.MALLOC_TRIM_THRESHOLD_ }";
+  // It runs as long as this process.
+  const script = `process.on("disconnect", () => process.exit()).send({ type: "ready", urls: ${urls} });`;
+  await writeFile(program, script);
   const { context, stopAll } = createSupervisor(folder, t.log);
   t.teardown(stopAll);
   t.deepEqual(await startRole("API", program, {}, context), { limit: "131072" });
