@@ -6,7 +6,7 @@ import { findStore } from "../modules/stores/stores.sql.ts";
 import type { Store } from "../modules/stores/stores.sql.ts";
 import { normalizeDomain } from "../modules/stores/stores.rules.ts";
 import { parseSearchText } from "./arguments.ts";
-import { DomainError, invalidRequest } from "../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../runtime/errors.rules.ts";
 
 export const ORGANIZATION = [
   "<org>",
@@ -50,14 +50,8 @@ export const findNamedAccount = async (
 
 /** @throws DomainError record_not_found, or request_invalid if there are several */
 export const getNamedAccount = async (db: CommonQueryMethods, named: string): Promise<Account> => {
-  const account = await findNamedAccount(db, named);
-  if (!account) {
-    throw new DomainError(
-      "record_not_found",
-      `Organization or store ${named} not found. See impact org list and impact store list.`,
-    );
-  }
-  return account;
+  const message = `Organization or store ${named} not found. See impact org list and impact store list.`;
+  return requireFound(await findNamedAccount(db, named), message);
 };
 
 /** @throws DomainError request_invalid if the account is a store */
@@ -79,8 +73,5 @@ export const readAccountFilter = async (
 export const findNamedStore = async (db: CommonQueryMethods, named: string): Promise<Store> => {
   const account = await findNamedAccount(db, named);
   const store = account && (await findStore(db, account.id));
-  if (!store) {
-    throw new DomainError("record_not_found", `Store ${named} not found. See impact store list.`);
-  }
-  return store;
+  return requireFound(store, `Store ${named} not found. See impact store list.`);
 };

@@ -20,11 +20,6 @@ const UNAVAILABLE = "14";
 const innermost = (error: unknown): unknown =>
   error instanceof Error && error.cause instanceof Error ? innermost(error.cause) : error;
 
-const isRejection = (error: unknown): boolean =>
-  error instanceof ServiceError ||
-  error instanceof NamespaceNotFoundError ||
-  isGrpcServiceError(error);
-
 const readableErrorOf = (error: unknown): unknown => {
   if (error instanceof WorkflowNotFoundError) {
     return new DomainError(
@@ -34,13 +29,15 @@ const readableErrorOf = (error: unknown): unknown => {
   }
   const call = innermost(error);
   const isUnavailable = isGrpcServiceError(call) && String(call.code) === UNAVAILABLE;
-  return isUnavailable || isGrpcDeadlineError(call) || isGrpcCancelledError(call)
-    ? new UnavailableError(
-        "Temporal does not respond. Check TEMPORAL_ADDRESS, or that `npm start` is running.",
-      )
-    : isRejection(error)
-      ? new UnavailableError(describeError(error))
-      : error;
+  if (isUnavailable || isGrpcDeadlineError(call) || isGrpcCancelledError(call)) {
+    return new UnavailableError(
+      "Temporal does not respond. Check TEMPORAL_ADDRESS, or that `npm start` is running.",
+    );
+  }
+  const isRejected = error instanceof ServiceError || error instanceof NamespaceNotFoundError;
+  return isRejected || isGrpcServiceError(error)
+    ? new UnavailableError(describeError(error))
+    : error;
 };
 
 /**

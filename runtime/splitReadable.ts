@@ -42,10 +42,7 @@ export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
 export const splitReadable = async <Schema extends z.ZodType>(
   records: readonly unknown[],
   schema: Schema,
-): Promise<{
-  readonly readable: readonly z.output<Schema>[];
-  readonly unreadable: readonly unknown[];
-}> => {
+) => {
   const readable: z.output<Schema>[] = [];
   const unreadable: unknown[] = [];
   let firstError: z.ZodError | undefined;

@@ -4,7 +4,7 @@ import type { OperatorContext } from "../../modules/accounts/context.ts";
 import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
 import { formatEin, parseEin, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { importCharities, removeUnlisted } from "../../modules/charities/importCharities.ts";
 import type { ImportedFile } from "../../modules/charities/importCharities.ts";
@@ -109,14 +109,12 @@ export const addCharityCommands: Define = (charity, cli) => {
       const db = await cli.connections.database();
       const ein = parseEin(given);
       if (ein !== null) {
-        const found = await findCharityRecord(db, ein);
-        if (!found) {
-          throw new DomainError(
-            "record_not_found",
-            `EIN ${formatEin(ein)} not found in the catalogue. See impact charity search.`,
-          );
-        }
-        cli.printDetails(snakeCased({ ...found, ein: formatEin(ein) }));
+        const shown = formatEin(ein);
+        const found = requireFound(
+          await findCharityRecord(db, ein),
+          `EIN ${shown} not found in the catalogue. See impact charity search.`,
+        );
+        cli.printDetails(snakeCased({ ...found, ein: shown }));
         return;
       }
       const { items, totalItems } = await createCatalogue(db, db).search(

@@ -187,8 +187,7 @@ const addDeliveryCommands: Define = (webhook, cli) => {
       }
       const { deps, endpoint } = await openEndpoint(cli, id, options);
       let total = 0;
-      let hasMore = true;
-      while (hasMore) {
+      for (let hasMore = true; hasMore;) {
         const part = await recoverWebhookEvents(deps, endpoint, { eventId, since });
         total += part.recovered;
         ({ hasMore } = part);

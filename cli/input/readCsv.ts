@@ -62,8 +62,6 @@ const requireKnown = (
   }
 };
 
-type CsvRecord = { readonly number: number; readonly text: string };
-
 /**
  * Yields the records that are not blank, with the numbers of their first lines. A record goes on in the next line as long as
  * a cell in quotes is open. A quote inside another cell, such as that of inches, makes its row malformed and opens none.
@@ -71,7 +69,7 @@ type CsvRecord = { readonly number: number; readonly text: string };
  */
 async function* readRecords(name: string, lines: AsyncIterable<Line>) {
   let format: Format | null = null;
-  let open: CsvRecord | null = null;
+  let open: { readonly number: number; readonly text: string } | null = null;
   const fail = (number: number, problem: string): CommandError =>
     new CommandError(
       EXIT.failed,

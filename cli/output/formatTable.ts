@@ -71,16 +71,13 @@ export const formatTable = (
     lines.reduce((width, line) => Math.max(width, widthOf(line[column] ?? "")), 0),
   );
   return lines
-    .map((line) =>
-      line
-        .map((cell, column) => {
-          const padding = " ".repeat((widths[column] ?? 0) - widthOf(cell));
-          return right[column] ? padding + cell : colorState(cell, stream) + padding;
-        })
-        .join("  ")
-        .trimEnd(),
-    )
-    .map((line) => `${line}\n`)
+    .map((line) => {
+      const cells = line.map((cell, column) => {
+        const padding = " ".repeat((widths[column] ?? 0) - widthOf(cell));
+        return right[column] ? padding + cell : colorState(cell, stream) + padding;
+      });
+      return `${cells.join("  ").trimEnd()}\n`;
+    })
     .join("");
 };
 

@@ -191,9 +191,8 @@ export const createDeliveryWork = (context: DeliveryContext, scan: Scan<string>)
           }
           return true;
         });
-      let hasNext = true;
-      while (hasNext) {
-        hasNext = await attemptNext();
+      while (await attemptNext()) {
+        // Until no delivery is due.
       }
     },
   };

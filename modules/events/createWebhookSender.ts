@@ -58,7 +58,15 @@ const createLookup = (
     }
     return allowed.map((address) => ({ address, family: isIP(address) }));
   };
-  return (hostname, _options, callback) => callbackify(lookUp)(hostname, callback);
+  return (hostname, { all }, callback) =>
+    callbackify(lookUp)(hostname, (error, addresses) => {
+      // Node asks for one address where NODE_OPTIONS has --no-network-family-autoselection.
+      if (error || all) {
+        callback(error, addresses);
+      } else {
+        callback(null, addresses[0]?.address ?? "", addresses[0]?.family);
+      }
+    });
 };
 
 const errorOfStatus = (status: number): string | null => {

@@ -10,7 +10,7 @@ import {
 } from "./endpoints.sql.ts";
 import type { EndpointChanges, EndpointSettings, WebhookEndpoint } from "./endpoints.sql.ts";
 import { insertPing } from "./deliveries.sql.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import type { Actor, AuditAction } from "../accounts/audit.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS, requireTypesOf } from "./webhooks.rules.ts";
@@ -34,7 +34,6 @@ export type WebhookContext = Context & {
 export type ChangeContext = OperatorContext<Actor | null>;
 
 /**
- * Returns an endpoint.
  * @param owner null for one of any owner, for operators
  * @throws DomainError record_not_found
  */
@@ -42,13 +41,8 @@ export const getWebhookEndpoint = async (
   db: CommonQueryMethods,
   id: string,
   owner: AccountMode | null = null,
-): Promise<WebhookEndpoint> => {
-  const endpoint = await findEndpoint(db, id, owner);
-  if (endpoint === null) {
-    throw new DomainError("record_not_found", "webhook endpoint not found");
-  }
-  return endpoint;
-};
+): Promise<WebhookEndpoint> =>
+  requireFound(await findEndpoint(db, id, owner), "webhook endpoint not found");
 
 /** @throws DomainError request_invalid */
 export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {

@@ -1,7 +1,7 @@
 import { recoverDeliveries } from "./deliveries.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { DomainError, invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import { parseEventId } from "./events.rules.ts";
 import { RECOVERY_DAYS } from "./webhooks.rules.ts";
 import { recordWebhookAction, requireEnabled } from "./manageWebhookEndpoints.ts";
@@ -10,7 +10,7 @@ import type { ChangeContext } from "./manageWebhookEndpoints.ts";
 /** A request must end in time. Repeating it continues. */
 const MAXIMUM_EVENTS = 5000;
 
-const eventNotFound = (): DomainError => new DomainError("record_not_found", "event not found");
+const NOT_FOUND = "event not found";
 
 /**
  * Sends events again within seconds, and repeats each on the schedule if it fails: one event, also if it was delivered, or the
@@ -28,10 +28,7 @@ export const recoverWebhookEvents = async (
 ): Promise<{ readonly recovered: number; readonly hasMore: boolean }> => {
   requireEnabled(endpoint);
   const now = context.clock.now();
-  const event = eventId === undefined ? undefined : parseEventId(eventId);
-  if (event === null) {
-    throw eventNotFound();
-  }
+  const event = eventId === undefined ? undefined : requireFound(parseEventId(eventId), NOT_FOUND);
   const oldest = daysBefore(now, RECOVERY_DAYS);
   if (!event && !(since && since >= oldest && since <= now)) {
     throw invalidRequest(`since: must be a time of the last ${RECOVERY_DAYS} days`);
@@ -40,7 +37,7 @@ export const recoverWebhookEvents = async (
     const chosen = { event, since: since ?? oldest, limit: MAXIMUM_EVENTS, now };
     const found = await recoverDeliveries(transaction, endpoint, chosen);
     if (found === 0 && event) {
-      throw eventNotFound();
+      throw new DomainError("record_not_found", NOT_FOUND);
     }
     const recovered = Math.min(found, MAXIMUM_EVENTS);
     const details = { ...(event ? { eventId } : { since }), recovered };

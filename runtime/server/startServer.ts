@@ -124,7 +124,8 @@ const listen = (
   { host, port, setting, hostSetting = "HOST" }: ServerOptions,
 ): Promise<void> =>
   new Promise((resolve, reject) => {
-    server.once("error", (error: NodeJS.ErrnoException) => {
+    // Also when it listens, so that a connection that cannot be accepted does not end the process.
+    server.on("error", (error: NodeJS.ErrnoException) => {
       const problem = LISTEN_ERRORS[error.code ?? ""] ?? `cannot be used (${error.message})`;
       reject(
         new StartupError(

@@ -23,14 +23,6 @@ const UNREACHABLE = { database: "unreachable", clock: "unknown" } as const;
 /** Registrations are billed at the API's second; billing periods end by the database's and the processor's clocks. */
 const TOLERATED_SKEW_MS = 2000;
 
-const checkTemporal = (temporal: Client): Promise<Readiness["temporal"]> =>
-  withTemporalDeadline(temporal, TIMEOUT_MS, () =>
-    temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
-  ).then(
-    () => "ok",
-    () => "unreachable",
-  );
-
 /**
  * Checks again and again whether the database and Temporal respond within two seconds, and how far this machine's clock is
  * off. So readiness is known at any time and costs a request nothing. Resolves after the first checks.
@@ -84,7 +76,12 @@ export const watchHealth = async ({
     }
   };
   const updateTemporal = async (): Promise<void> => {
-    temporalHealth = await checkTemporal(temporal);
+    temporalHealth = await withTemporalDeadline(temporal, TIMEOUT_MS, () =>
+      temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
+    ).then(
+      () => "ok",
+      () => "unreachable",
+    );
   };
   const repeat = async (update: () => Promise<void>, intervalMs: number): Promise<void> => {
     while (await pause(intervalMs, ended.signal)) {

@@ -177,12 +177,23 @@ for (const [line, message] of USAGE_ERRORS) {
   });
 }
 
-test("without a running service every command that needs it says what to start", async (t) => {
-  for (const args of [["org", "list"], ["workflow", "list"], ["migrate"]]) {
-    const { exitCode, stdout, stderr } = await runImpact(args);
-    t.is(exitCode, 4);
-    t.is(stdout, "");
-    t.regex(stderr, /npm start/u);
+test("a service that does not run or respond, and a malformed setting, are reported in one sentence", async (t) => {
+  const DATABASE_URL = await copyDatabase(t);
+  for (const [line, exitCode, message, env = {}] of [
+    ["org list", 4, /npm start/u],
+    ["workflow list", 4, /npm start/u],
+    ["migrate", 4, /npm start/u],
+    [
+      "workflow list",
+      4,
+      /Temporal does not respond/u,
+      { DATABASE_URL, TEMPORAL_ADDRESS: "127.0.0.1:1" },
+    ],
+    ["org list", 2, /PORT must be a port number/u, { PORT: "http" }],
+  ] as const) {
+    const run = await runImpact(line.split(" "), { env });
+    t.like(run, { exitCode, stdout: "" });
+    t.regex(run.stderr, message);
   }
 });
 
@@ -209,50 +220,27 @@ test("an unusable database is reported with its setting in one sentence without 
   }
 });
 
-test("an unreachable Temporal is reported in one sentence", async (t) => {
-  const { exitCode, stderr } = await runImpact(["workflow", "list"], {
-    env: { DATABASE_URL: await copyDatabase(t), TEMPORAL_ADDRESS: "127.0.0.1:1" },
-  });
-  t.is(exitCode, 4);
-  t.regex(stderr, /Temporal does not respond/u);
-});
-
-test("a malformed setting is a usage error that lists it", async (t) => {
-  const { exitCode, stderr } = await runImpact(["org", "list"], { env: { PORT: "http" } });
-  t.is(exitCode, 2);
-  t.regex(stderr, /PORT must be a port number/u);
-});
-
-const linksTo = test.macro({
-  exec: async (t, settings: Readonly<Record<string, string>>, url: string) => {
-    const { id } = await createTestOrganization(t.context.db);
-    const { stdout } = await impactOf(t, { env: settings }).ok("org", "show", id);
+test("links start with PUBLIC_BASE_URL, or with the address on which the API listens", async (t) => {
+  const { id } = await createTestOrganization(t.context.db);
+  for (const [env, url] of [
+    [{}, "http://127.0.0.1:8080"],
+    [{ HOST: "0.0.0.0" }, "http://localhost:8080"],
+    [{ HOST: "::", PORT: "9000" }, "http://localhost:9000"],
+    [{ HOST: "0.0.0.0.example" }, "http://0.0.0.0.example:8080"],
+    [{ HOST: "0.0.0.0", PUBLIC_BASE_URL: "https://x.example.org" }, "https://x.example.org"],
+  ] as const) {
+    const { stdout } = await impactOf(t, { env }).ok("org", "show", id);
     t.true(stdout.includes(` ${url}/dashboard/`), stdout);
-  },
-  title: (_, settings, url) => `with ${JSON.stringify(settings)} links start with ${String(url)}`,
+  }
 });
-
-test(linksTo, {}, "http://127.0.0.1:8080");
-test(linksTo, { HOST: "0.0.0.0" }, "http://localhost:8080");
-test(linksTo, { HOST: "::", PORT: "9000" }, "http://localhost:9000");
-test(linksTo, { HOST: "0.0.0.0.example" }, "http://0.0.0.0.example:8080");
-test(
-  linksTo,
-  { HOST: "0.0.0.0", PUBLIC_BASE_URL: "https://impact.example.org" },
-  "https://impact.example.org",
-);
 
 test("an empty database is rejected until it is migrated; migrating again changes nothing", async (t) => {
   const env = { DATABASE_URL: await createEmptyDatabase(t) };
-  const refused = await runImpact(["org", "list"], { env });
-  t.is(refused.exitCode, 1);
-  t.regex(refused.stderr, /impact -- migrate/u);
-  const first = await runImpact(["migrate"], { env });
-  t.is(first.exitCode, 0);
-  t.regex(first.stdout, /^0001_accounts\n/u);
-  const second = await runImpact(["migrate", "--json"], { env });
-  t.deepEqual(JSON.parse(second.stdout), { applied: [] });
-  t.is((await runImpact(["org", "list"], { env })).exitCode, 0);
+  const impact = impactOf(t, { env });
+  t.regex(await impact.fails(1, "org", "list"), /impact -- migrate/u);
+  t.regex((await impact.ok("migrate")).stdout, /^0001_accounts\n/u);
+  t.deepEqual(await impact.json("migrate"), { applied: [] });
+  await impact.ok("org", "list");
 });
 
 test("a table aligns wide characters and escapes control characters", (t) => {

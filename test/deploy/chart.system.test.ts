@@ -282,13 +282,15 @@ test("every variable of a Pod is a setting, and every secret that it names is mo
   }
 });
 
-test("large numbers are not rounded or written with an exponent", async (t) => {
+test("large numbers are not rounded or written with an exponent, and an autoscaled part has no replicas that would undo the scaling", async (t) => {
   const manifests = await renderChart("production", {
     "settings.STRIPE_CALLS_PER_SECOND": "5000000",
   });
   const environment = environmentOf(manifests, podOf(manifests, "worker"));
   t.is(environment["STRIPE_CALLS_PER_SECOND"], "5000000");
   t.is(environment["TRUSTED_PROXIES"], "1");
+  const replicas = withKind(manifests, "Deployment").map(({ spec }) => spec?.replicas);
+  t.deepEqual(replicas, [undefined, 2]);
 });
 
 test("with the migration disabled, no Job runs", async (t) => {
@@ -298,13 +300,6 @@ test("with the migration disabled, no Job runs", async (t) => {
     "migration.enabled": "false",
   });
   t.deepEqual(withKind(manifests, "Job"), []);
-});
-
-test("an autoscaled part has no number of replicas that would undo the scaling", async (t) => {
-  const replicas = withKind(await renderChart("production"), "Deployment").map(
-    ({ spec }) => spec?.replicas,
-  );
-  t.deepEqual(replicas, [undefined, 2]);
 });
 
 /** Returns a Pod's environment without the files that exist only in a cluster. */

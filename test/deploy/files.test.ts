@@ -170,12 +170,10 @@ test("no container has privileges, and each has a memory limit and a fixed image
 });
 
 test("the image is made from one fixed image", async (t) => {
-  const bases = [...(await readText("Dockerfile")).matchAll(/^FROM (?<base>\S+)/gmu)].map(
-    ({ groups }) => groups?.["base"],
-  );
-  t.is(bases.length, 2);
-  t.is(new Set(bases).size, 1);
-  t.regex(bases[0] ?? "", FIXED);
+  const bases = (await readText("Dockerfile")).matchAll(/^FROM (?<base>\S+)/gmu);
+  const [first = "", ...others] = Array.from(bases, ({ groups }) => groups?.["base"]);
+  t.deepEqual(others, [first]);
+  t.regex(first, FIXED);
 });
 
 test("only the APIs and Temporal's web UI are published, on the loopback interface unless a variable says otherwise", async (t) => {

@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import { createSupervisor } from "../../embedded/supervisor.ts";
+import { createSupervisor, startRole } from "../../embedded/supervisor.ts";
 import { findTemporalCli, downloadTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { queryRows } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
@@ -13,6 +13,20 @@ import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { findFreePort } from "../../runtime/server/ports.ts";
+
+test("a program gets the settings of memory, unless the operator has others", async (t) => {
+  const folder = await makeTestFolder(t);
+  const program = join(folder, "program.js");
+  const urls = "{ limit: process.env.MALLOC_TRIM_THRESHOLD_ }";
+  // It runs as long as this process.
+  const script = `process.on("disconnect", () => process.exit()).send({ type: "ready", urls: ${urls} });`;
+  await writeFile(program, script);
+  const { context, stopAll } = createSupervisor(folder, t.log);
+  t.teardown(stopAll);
+  t.deepEqual(await startRole("API", program, {}, context), { limit: "131072" });
+  const given = { MALLOC_TRIM_THRESHOLD_: "1" };
+  t.deepEqual(await startRole("API", program, given, context), { limit: "1" });
+});
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
   const root = await makeTestFolder(t);

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import {
@@ -19,8 +20,6 @@ import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
 const test = testWithDatabase();
 
 const SECOND_MS = 1000;
-const HOUR_MS = 60 * 60 * SECOND_MS;
-const DAY_MS = 24 * HOUR_MS;
 
 test("an event is delivered once, signed, with the id that the feed has", async (t) => {
   const { deps, accountId, record, deliver, receiver, secret, deliveries } = await setUpWebhooks(t);

@@ -14,7 +14,6 @@ import { refunded } from "./readEvents.ts";
 import { writeTestFile } from "../history/importScene.ts";
 import { eventually } from "../support/programs.ts";
 import { answer, startReceiver } from "./startReceiver.ts";
-import type { Receiver } from "./startReceiver.ts";
 
 const test = testWithDatabase();
 
@@ -223,7 +222,7 @@ test("every command that changes an endpoint does it, says so, and is in the aud
 const recordUntilReceived = async (
   { context: { db } }: DatabaseTest,
   accountId: string,
-  receiver: Receiver,
+  receiver: Awaited<ReturnType<typeof startReceiver>>,
 ): Promise<void> => {
   await eventually(async () => {
     await recordEvent(db, { accountId, mode: "test" }, systemClock.now(), refunded("new"));

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import { insertEvents } from "../../modules/events/events.sql.ts";
 import { createEvent, recordEvent } from "../../modules/events/recordEvent.ts";
@@ -15,8 +16,6 @@ import { setUpWebhooks, verify } from "./webhookScene.ts";
 
 const test = testWithDatabase();
 
-const HOUR_MS = 60 * 60 * 1000;
-const DAY_MS = 24 * HOUR_MS;
 /** Of one recovery. */
 const PART = 5000;
 

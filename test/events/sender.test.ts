@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { getDefaultAutoSelectFamily, setDefaultAutoSelectFamily } from "node:net";
 import { tmpdir } from "node:os";
 import type { ExecutionContext } from "ava";
 import test from "ava";
@@ -132,15 +133,20 @@ test("a host whose second look-up gives another address is called at the address
   t.deepEqual(forbidden.received, []);
 });
 
-test("of a host's addresses only those that are allowed are called", async (t) => {
+test("of a host's addresses only those that are allowed are called, also where Node asks for one", async (t) => {
   const { allowed, forbidden } = await startOnBothHosts(t);
   const send = createSend({
     allowedNetworks: ["127.0.0.2/32"],
     resolve: () => Promise.resolve(["127.0.0.1", "::ffff:127.0.0.1", "127.0.0.2"]),
   });
   const url = `http://both.example:${allowed.port}/`;
-  t.like(await send(url), { status: 204 });
-  t.deepEqual([allowed.received.length, forbidden.received.length], [1, 0]);
+  const byDefault = getDefaultAutoSelectFamily();
+  t.teardown(() => setDefaultAutoSelectFamily(byDefault));
+  for (const asksForAll of [true, false]) {
+    setDefaultAutoSelectFamily(asksForAll);
+    t.like(await send(url), { status: 204 });
+  }
+  t.deepEqual([allowed.received.length, forbidden.received.length], [2, 0]);
 });
 
 test("HTTPS checks the certificate and the address, and plain HTTP is refused by default", async (t) => {

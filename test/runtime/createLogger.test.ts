@@ -42,6 +42,16 @@ test("every line is written once, in order, into a pipe of a shell", async (t) =
   t.deepEqual(numbersIn(output), firstNumbers(1000));
 });
 
+test("a readable line of a request has what a person looks at, and any other its message", async (t) => {
+  const script = `
+    const { createLogger } = await import("${import.meta.resolve("../../runtime/createLogger.ts")}");
+    const log = createLogger({ LOG_LEVEL: "info", LOG_FORMAT: "pretty" }, "api");
+    log.info({ method: "GET", route: "/x", status: 200, durationMs: 3, clientAddress: "y" }, "request");
+    log.info({ nested: { msg: "request" } }, "other");`;
+  const output = await run(process.execPath, "--input-type=module", "--eval", script);
+  t.regex(output, / INFO: GET \/x 200 3 ms\n.* INFO: other \{.*\}\n$/u);
+});
+
 test("none of 30 MB is lost if a file can be written", async (t) => {
   const folder = await makeTestFolder(t);
   const path = join(folder, "log");

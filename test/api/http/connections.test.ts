@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { Server } from "node:http";
 import type { ServerResponse } from "node:http";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
@@ -41,6 +42,23 @@ test("a request for which a process has no room is a 503 with Retry-After, in th
 
   const [response] = await once(socket, "data");
   t.regex(String(response), /^HTTP\/1\.1 503 [^]*\r\nRetry-After: 1\r\n[^]*"code":"OVERLOADED"/u);
+});
+
+test("connections that cannot be accepted do not end the process", async (t) => {
+  const { promise, resolve } = Promise.withResolvers<unknown>();
+  const url = await serveRequests(t, ({ socket }, response) => {
+    // Node has the server there, without a type.
+    resolve(Reflect.get(socket, "server"));
+    response.end();
+  });
+  await fetch(url);
+  const server = await promise;
+  if (server instanceof Server) {
+    for (const code of ["EMFILE", "ENOBUFS"]) {
+      t.true(server.emit("error", Object.assign(new Error(code), { code })));
+    }
+  }
+  t.true(server instanceof Server);
 });
 
 test("a client that stops reading a response is disconnected", async (t) => {
