@@ -112,5 +112,3 @@ export const watchHealth = async ({
     end: (): void => ended.abort(),
   };
 };
-
-export type HealthWatch = Awaited<ReturnType<typeof watchHealth>>;

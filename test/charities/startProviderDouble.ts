@@ -17,20 +17,13 @@ export type Fault =
   | { readonly hang: () => void }
   | "cut";
 
-export type ProviderDouble = {
-  readonly url: string;
-  /** The provider's own JSON by path. A path may end with query parameters that a call must have. */
-  readonly responses: Map<string, unknown>;
-  /** What happens to the next calls, whatever they request. */
-  readonly faults: Fault[];
-  readonly calls: ReceivedCall[];
-};
+export type ProviderDouble = Awaited<ReturnType<typeof startProviderDouble>>;
 
 /** A double of the remote providers: it serves the given paths, responds 404 to others, and injects faults. */
-export const startProviderDouble = async (
-  t: Pick<ExecutionContext, "teardown">,
-): Promise<ProviderDouble> => {
+export const startProviderDouble = async (t: Pick<ExecutionContext, "teardown">) => {
+  /** The provider's own JSON by path. A path may end with query parameters that a call must have. */
   const responses = new Map<string, unknown>();
+  /** What happens to the next calls, whatever they request. */
   const faults: Fault[] = [];
   const calls: ReceivedCall[] = [];
 
@@ -80,10 +73,5 @@ export const startProviderDouble = async (
   };
 
   const server = createServer((request, response) => void handle(request, response));
-  return {
-    url: `http://127.0.0.1:${await listen(t, server)}`,
-    responses,
-    faults,
-    calls,
-  };
+  return { url: `http://127.0.0.1:${await listen(t, server)}`, responses, faults, calls };
 };

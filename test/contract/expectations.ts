@@ -26,11 +26,7 @@ const expectThat = (holds: boolean, what: string, got: unknown): void => {
  * Expects an object to have these fields, among others.
  * @param query what the object was found with, for the message
  */
-const expectFields = (
-  got: object,
-  expected: Readonly<Record<string, unknown>>,
-  query?: object,
-): void => {
+const expectFields = (got: object, expected: Readonly<Record<string, unknown>>, query?: object) => {
   const fields: Readonly<Record<string, unknown>> = { ...got };
   const suffix = query === undefined ? "" : ` with ${JSON.stringify(query)}`;
   for (const [name, value] of Object.entries(expected)) {

@@ -11,16 +11,7 @@ export type Received = {
   readonly body: string;
 };
 
-export type Receiver = {
-  readonly url: string;
-  readonly port: number;
-  /** The requests that have arrived, oldest first. */
-  readonly received: readonly Received[];
-  /** The most requests that were open at the same time. */
-  readonly mostAtOnce: () => number;
-  /** Sets what the server does with requests from now on. By default it responds 204. */
-  readonly respond: (responder: (response: ServerResponse) => void) => void;
-};
+export type Receiver = Awaited<ReturnType<typeof startReceiver>>;
 
 export const answer =
   (status: number, headers: Readonly<Record<string, string>> = {}, body = "") =>
@@ -43,7 +34,7 @@ export const startReceiver = async (
     readonly port?: number;
     readonly tls?: { readonly key: string; readonly cert: string };
   } = {},
-): Promise<Receiver> => {
+) => {
   const received: Received[] = [];
   let open = 0;
   let mostAtOnce = 0;
@@ -67,9 +58,12 @@ export const startReceiver = async (
   return {
     url: `${tls ? "https" : "http"}://${host}:${boundPort}/hook`,
     port: boundPort,
+    /** The requests that have arrived, oldest first. */
     received,
+    /** The most requests that were open at the same time. */
     mostAtOnce: () => mostAtOnce,
-    respond: (next) => {
+    /** Sets what the server does with requests from now on. By default it responds 204. */
+    respond: (next: (response: ServerResponse) => void): void => {
       responder = next;
     },
   };

@@ -10,7 +10,6 @@ import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
 import type { Context } from "../../runtime/context.ts";
 import { createCaller, readResponseChecker } from "../api/responseChecker.ts";
-import type { CheckedResponse } from "../api/responseChecker.ts";
 import { createTestContext } from "../api/testContext.ts";
 import type { TestContextOptions } from "../api/testContext.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -24,29 +23,14 @@ export type TestStore = {
   readonly test: Readonly<Record<string, string>>;
 };
 
-export type StoreApi = {
-  readonly url: string;
-  readonly get: (
-    path: string,
-    headers: Readonly<Record<string, string>>,
-  ) => Promise<CheckedResponse>;
-  /** The body is sent as JSON; a string is sent as it is. */
-  readonly post: (
-    path: string,
-    headers: Readonly<Record<string, string>>,
-    body: unknown,
-  ) => Promise<CheckedResponse>;
-};
+export type StoreApi = Awaited<ReturnType<typeof startStoreApi>>;
 
 /** Returns the objects of a list in a response. */
 export const rowsIn = (body: Readonly<Record<string, unknown>>, name: string) =>
   z.array(z.record(z.string(), z.unknown())).parse(body[name]);
 
 /** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
-export const startStoreApi = async (
-  t: ExecutionContext,
-  options: TestContextOptions,
-): Promise<StoreApi> => {
+export const startStoreApi = async (t: ExecutionContext, options: TestContextOptions) => {
   const context = createTestContext(() => "https://impact.example", {
     webhookSettings: { allowsHttp: true, allowedNetworks: [] },
     ...options,
@@ -55,8 +39,10 @@ export const startStoreApi = async (
   const call = createCaller(t, url, await readResponseChecker(url, "store"));
   return {
     url,
-    get: (path, headers) => call("GET", path, headers),
-    post: (path, headers, body) => call("POST", path, headers, body),
+    get: (path: string, headers: TestStore["live"]) => call("GET", path, headers),
+    /** The body is sent as JSON; a string is sent as it is. */
+    post: (path: string, headers: TestStore["live"], body: unknown) =>
+      call("POST", path, headers, body),
   };
 };
 

@@ -353,10 +353,7 @@ export const createWorld = async (
       write("--- restored");
     },
     /** Goes on with another database, such as a copy or a standby that was promoted, and with what had been registered in it. */
-    continueWith: async (
-      other: DatabasePool,
-      registered: readonly Registration[],
-    ): Promise<void> => {
+    continueWith: async (other: DatabasePool, registered: readonly Registration[]) => {
       db = other;
       registrations = [...registered];
       deps = createDeps(!isOnLedger);

@@ -4,7 +4,7 @@ import { sql } from "../../../db/sql.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { CharityConfig } from "../../../modules/charities/createCharities.ts";
-import type { ApiResponse, Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
+import type { StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
 import type { DatabaseTest } from "../../support/database.ts";
 import { unreachableTemporal } from "../../support/temporalOnDemand.ts";
@@ -31,16 +31,10 @@ export const readDonationLedger = (db: DatabasePool, accountId: string) =>
   db.one(sql.type(ledgerRow)`
     SELECT
       (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
-      (
-        SELECT coalesce(sum(count), 0)::bigint
-        FROM donor
-        WHERE account_id = ${accountId}
-      ) AS count,
-      (
-        SELECT coalesce(sum(amount_cents), 0)::bigint
-        FROM donor
-        WHERE account_id = ${accountId}
-      ) AS cents
+      coalesce(sum(count), 0)::bigint AS count,
+      coalesce(sum(amount_cents), 0)::bigint AS cents
+    FROM donor
+    WHERE account_id = ${accountId}
   `);
 
 /** Raises the total of an account's test donations so far that the largest donation exceeds it. Returns the total. */
@@ -55,22 +49,11 @@ export const fillDonationTotal = async (db: DatabasePool, accountId: string): Pr
 
 export const NOTHING_RECORDED = { donations: 0, count: 0, cents: 0 };
 
-export type DonationApi = {
-  readonly call: Call;
-  readonly accountId: string;
-  readonly live: string;
-  readonly test: string;
-  /** Donates a dollar to a charity of the catalogue, unless the body says otherwise, with the test key by default. */
-  readonly donate: (body?: object, key?: string) => Promise<ApiResponse>;
-  readonly refund: (body: object, key?: string) => Promise<ApiResponse>;
-  readonly ledger: () => ReturnType<typeof readDonationLedger>;
-};
-
 /** An organization and an API whose Temporal cannot be reached, unless `validateCharity` is given. */
 export const startDonationApi = async (
   t: DatabaseTest,
   options: Partial<StandaloneApiOptions> = {},
-): Promise<DonationApi> => {
+) => {
   const { call, id, apiKeyProd, apiKeyTest } = await startApiOf(t, {
     organization: { clock: options.clock ?? systemClock },
     openTemporal: unreachableTemporal,
@@ -81,9 +64,10 @@ export const startDonationApi = async (
     accountId: id,
     live: apiKeyProd,
     test: apiKeyTest,
-    donate: (body = {}, key = apiKeyTest) =>
+    /** Donates a dollar to a charity of the catalogue, unless the body says otherwise, with the test key by default. */
+    donate: (body: object = {}, key = apiKeyTest) =>
       call("POST", "/charities/donate", { key, body: { amount_cents: 100, ein: EIN, ...body } }),
-    refund: (body, key = apiKeyTest) => call("POST", "/refund/donations", { key, body }),
+    refund: (body: object, key = apiKeyTest) => call("POST", "/refund/donations", { key, body }),
     ledger: () => readDonationLedger(t.context.db, id),
   };
 };

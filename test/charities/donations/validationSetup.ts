@@ -15,7 +15,6 @@ import { testWithDatabase } from "../../support/database.ts";
 import { startWorker } from "../../workflows/startWorker.ts";
 import type { ProviderDouble } from "../startProviderDouble.ts";
 import { startProviderDouble } from "../startProviderDouble.ts";
-import type { DonationApi } from "./donationSetup.ts";
 import { configOf, startDonationApi } from "./donationSetup.ts";
 
 /** Two attempts fit into the five seconds of the activity, and a busy machine does not look like a silent provider. */
@@ -77,7 +76,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
 export const startEveryOrgApi = async (
   t: ExecutionContext<WorkflowContext>,
   options: Partial<StandaloneApiOptions> = {},
-): Promise<DonationApi> => {
+) => {
   const { db, charities, validateCharity } = t.context;
   const api = await startDonationApi(t, { charities, validateCharity, ...options });
   await updateAccount(db, api.accountId, { charityProvider: "everyorg" });

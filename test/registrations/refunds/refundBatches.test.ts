@@ -13,11 +13,7 @@ const test = testWithDatabase();
 const forBothKinds = eachKind(test);
 
 /** Registers trees in a batch, and returns their ids. */
-const plant = async (
-  call: Call,
-  key: string,
-  counts: readonly number[],
-): Promise<readonly string[]> => {
+const plant = async (call: Call, key: string, counts: readonly number[]) => {
   const items = counts.map((count) => ({ count }));
   const { results } = batchIn(await call("POST", "/plant/trees/batch", { key, body: { items } }));
   return results.map(({ body }) => idIn(body, "tree"));
