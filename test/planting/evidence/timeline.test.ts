@@ -41,12 +41,7 @@ for (const [title, given, status, completed] of [
     "planted_and_verified",
     4,
   ],
-  [
-    "distributed funds are not shown without their order",
-    { facts: FUNDED },
-    "funds_distributed",
-    1,
-  ],
+  ["distributed funds are hidden without their order", { facts: FUNDED }, "funds_distributed", 1],
   [
     "a verification completes a timeline of sessions",
     { order, shape: "sessions", facts: reach("funds_distributed", "planted_and_verified") },
@@ -225,11 +220,8 @@ for (const [title, facts, ids] of [
   ],
 ] as const satisfies readonly (readonly [string, AcceptedFacts, object])[]) {
   test(`provider_meta has the ids of the order and ${title}`, (t) => {
-    t.deepEqual(present({ order, facts }).provider_meta, {
-      order_id: 7,
-      public_id: "PO-7",
-      ...ids,
-    });
+    const expected = { order_id: 7, public_id: "PO-7", ...ids };
+    t.deepEqual(present({ order, facts }).provider_meta, expected);
   });
 }
 

@@ -40,15 +40,8 @@ const placeOrder = async (t: DatabaseTest) => {
   };
 };
 
-const withdrawal = (fact: number): readonly string[] => [
-  "evidence",
-  "withdraw",
-  String(fact),
-  "--as",
-  "ann",
-  "--reason",
-  "photos of another site",
-];
+const BY_ANN = ["--as", "ann", "--reason", "photos of another site"];
+const withdrawal = (fact: number) => ["evidence", "withdraw", String(fact), ...BY_ANN];
 
 test("a withdrawn fact no longer counts, and stays stored with its proof, reason and operator", async (t) => {
   const stage = await placeOrder(t);
@@ -214,12 +207,9 @@ test("a repeated fact changes nothing, in whatever time zone it is written", asy
   const repeated = await recordOf({ order: order.publicId, facts }).json();
   t.deepEqual(repeated, [{ stage: "allocated", outcome: "repeated", reason: null }]);
   t.deepEqual(await setup.firstOrder(), before);
-  t.like(await impact.json("audit", "list", "--action", "evidence.record"), [
-    {
-      subject: String(order.id),
-      details: { facts: [{ stage: "allocated", outcome: "repeated" }] },
-    },
-  ]);
+  const details = { facts: [{ stage: "allocated", outcome: "repeated" }] };
+  const recorded = await impact.json("audit", "list", "--action", "evidence.record");
+  t.like(recorded, [{ subject: String(order.id), details }]);
 });
 
 test("operators see contradictions, and the sites and photos of each fact", async (t) => {
@@ -306,13 +296,8 @@ test("a signed callback is recorded; any other is rejected", async (t) => {
 
   // While a secret is replaced a partner signs with both.
   const bothSigned = `t=${now},v1=${"0".repeat(64)},${sign(body).split(",")[1] ?? ""}`;
-  t.deepEqual(await send(bothSigned), {
-    status: 200,
-    json: {
-      order: order.publicId,
-      results: [{ stage: "allocated", outcome: "accepted", reason: null }],
-    },
-  });
+  const results = [{ stage: "allocated", outcome: "accepted", reason: null }];
+  t.deepEqual(await send(bothSigned), { status: 200, json: { order: order.publicId, results } });
   t.like(await send(sign(body), body, "/"), { json: { results: [{ outcome: "repeated" }] } });
 
   const unknown = JSON.stringify({ order: "po_unknown", facts: [allocated] });
