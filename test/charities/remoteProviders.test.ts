@@ -117,11 +117,7 @@ const FAULTS: readonly (readonly [string, readonly Fault[], number])[] = [
   ["a 200 with HTML is retried once", twice({ status: 200, body: "<html>" }), 2],
   ["a 200 with null is an error", [{ status: 200, body: "null" }], 1],
   ["a list in place of an object is an error", [{ status: 200, body: "[]" }], 1],
-  [
-    "a response over 4 MiB is rejected",
-    twice({ status: 200, body: " ".repeat(5 * 1024 * 1024) }),
-    2,
-  ],
+  ["a body over 4 MiB is rejected", twice({ status: 200, body: " ".repeat(5 * 1024 * 1024) }), 2],
 ];
 
 const isFailure = { instanceOf: CharityProviderError };
