@@ -41,12 +41,11 @@ test("a transaction that a refusal rolls back leaves its connection to others", 
     () => Promise.reject(REFUSAL),
     () => Promise.resolve(requireAll([REFUSAL])),
   ]) {
-    await t.throwsAsync(
-      db.transaction(async (transaction) => {
-        await transaction.query(rename);
-        await refuse();
-      }),
-    );
+    const refused = db.transaction(async (transaction) => {
+      await transaction.query(rename);
+      await refuse();
+    });
+    await t.throwsAsync(refused);
   }
 
   t.is(await readPid(db), pid);
@@ -60,10 +59,8 @@ test("a statement that violates a constraint leaves its connection to others", a
   const violate = sql.type(nothing)`UPDATE account SET billing_day = 0`;
 
   await t.throwsAsync(db.query(violate), { code: "23514" });
-  await t.throwsAsync(
-    db.transaction((transaction) => transaction.query(violate)),
-    { code: "23514" },
-  );
+  const violated = db.transaction((transaction) => transaction.query(violate));
+  await t.throwsAsync(violated, { code: "23514" });
 
   t.is(await readPid(db), pid);
 });
@@ -72,10 +69,8 @@ test("a connection is closed after any other error", async (t) => {
   const db = await openSmallPool(t);
   const pid = await readPid(db);
 
-  await t.throwsAsync(
-    db.transaction(() => Promise.reject(new Error("A bug."))),
-    { message: "A bug." },
-  );
+  const failed = db.transaction(() => Promise.reject(new Error("A bug.")));
+  await t.throwsAsync(failed, { message: "A bug." });
 
   t.not(await readPid(db), pid);
 });
