@@ -6,15 +6,13 @@ import { lockFolder } from "../../runtime/runFile.ts";
 import { writeRunFile } from "../../runtime/runFile.ts";
 import { changeDeployment } from "../../modules/billing/deployment.sql.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
 import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
-import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext, DatabaseTest } from "../support/database.ts";
-import { createTestOrganization, registerFor } from "../support/factories.ts";
+import { createTestOrganization, refundFor, registerFor } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 import { answer } from "../events/startReceiver.ts";
@@ -69,11 +67,8 @@ test.serial("doctor and workflow show follow a refund through an outage of Strip
         SELECT count(*) FROM meter_event WHERE account_id = ${id} AND state = 'pending' AND first_attempt_at IS NOT NULL
       `)) > 0n,
   );
-  await refundRegistration(
-    { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
-    { accountId: id, mode: "live", kind: "tree" },
-    { id: registration.id, count: 2, reason: null, idempotencyKey: null },
-  );
+  const owner = { accountId: id, mode: "live", kind: "tree" } as const;
+  await refundFor({ db, clock: systemClock }, owner, registration.id, 2);
   const activities = z.looseObject({
     activity: z.string(),
     attempt: z.int(),
