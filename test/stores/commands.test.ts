@@ -68,7 +68,7 @@ test("store create rejects a taken or malformed domain, an unknown organization 
     [[], 2, /--domain/u],
   ] as const) {
     const run = await impactOf(t)("store", "create", ...args);
-    t.deepEqual([run.exitCode, run.stdout], [exitCode, ""]);
+    t.like(run, { exitCode, stdout: "" });
     t.regex(run.stderr, message);
   }
 });
@@ -137,36 +137,24 @@ test("an uninstalled store keeps its first date until it is installed again", as
 });
 
 test("top-ups and adjustments print what happened and the balance, once per reference", async (t) => {
-  const { domain, run, read } = await setUp(t);
-  const topUp = ["--amount", "1020", "--reference", "invoice-1", "--note", "paid"] as const;
-  const adjust = ["--amount", "-5", "--reason", "twice", "--reference", "case-7"] as const;
+  const { domain, run } = await setUp(t);
+  const topUp = "topup --amount 1020 --reference invoice-1 --note paid".split(" ");
+  const adjust = "adjust --amount -5 --reason twice --reference case-7".split(" ");
+  const known = "is already recorded";
   for (const [args, text] of [
-    [
-      ["topup", ...topUp],
-      `Topped up ${domain} by $1,020.00 (reference invoice-1); balance $1,020.00`,
-    ],
-    [
-      ["topup", ...topUp],
-      `Nothing added: the top-up invoice-1 of ${domain} is already recorded; balance $1,020.00`,
-    ],
+    [topUp, `Topped up ${domain} by $1,020.00 (reference invoice-1); balance $1,020.00`],
+    [topUp, `Nothing added: the top-up invoice-1 of ${domain} ${known}; balance $1,020.00`],
     [
       ["adjust", "--amount", "-5.00", "--reason", "typing error"],
       `Adjusted the balance of ${domain} by -$5.00; balance $1,015.00`,
     ],
-    [
-      ["adjust", ...adjust],
-      `Adjusted the balance of ${domain} by -$5.00 (reference case-7); balance $1,010.00`,
-    ],
-    [
-      ["adjust", ...adjust],
-      `Nothing changed: the adjustment case-7 of ${domain} is already recorded; balance $1,010.00`,
-    ],
+    [adjust, `Adjusted the balance of ${domain} by -$5.00 (reference case-7); balance $1,010.00`],
+    [adjust, `Nothing changed: the adjustment case-7 of ${domain} ${known}; balance $1,010.00`],
   ] as const) {
-    const done = await run(...args);
-    t.deepEqual([done.exitCode, done.stdout, done.stderr], [0, "", `${text}\n`]);
+    t.like(await run(...args), { exitCode: 0, stdout: "", stderr: `${text}\n` });
   }
   const repeated = { balance_cents: 101_000, reference: "case-7", replayed: true };
-  t.like(await read("adjust", ...adjust), repeated);
+  t.like(readJson(await run(...adjust, "--json")), repeated);
   for (const args of [
     ["adjust", "--amount", "5", "--reason", "x", "--reference", "case-7"],
     ["topup", "--amount", "5", "--reference", "case-7"],
@@ -178,14 +166,12 @@ test("top-ups and adjustments print what happened and the balance, once per refe
 
   const exported = await impactOf(t)("export", "balance", "--org", domain, "--format", "ndjson");
   const lines = exported.stdout.trimEnd().split("\n");
-  t.like(
-    lines.map((line): unknown => JSON.parse(line)),
-    [
-      { kind: "adjustment", amount_cents: -500, note: "twice" },
-      { kind: "adjustment", amount_cents: -500, note: "typing error" },
-      { kind: "topup", amount_cents: 102_000, note: "paid" },
-    ],
-  );
+  const entries = lines.map((line): unknown => JSON.parse(line));
+  t.like(entries, [
+    { kind: "adjustment", amount_cents: -500, note: "twice" },
+    { kind: "adjustment", amount_cents: -500, note: "typing error" },
+    { kind: "topup", amount_cents: 102_000, note: "paid" },
+  ]);
 });
 
 test("a top-up without a reference is recorded once a day and amount", async (t) => {
@@ -199,12 +185,9 @@ test("a top-up without a reference is recorded once a day and amount", async (t)
   const name = "topup-2030-01-01-20.00";
   t.is(first.stderr, `Topped up ${domain} by $20.00 (reference ${name}); balance $20.00\n`);
   const repeated = await topUp(1, "--amount", "20.00");
-  t.is(repeated.exitCode, 0);
-  t.is(
-    repeated.stderr,
-    `Nothing added: the top-up ${name} of ${domain} is already recorded; balance $20.00\n` +
-      "To add another payment of this amount today, pass --reference.\n",
-  );
+  const known = `Nothing added: the top-up ${name} of ${domain} is already recorded; balance $20.00`;
+  const stderr = `${known}\nTo add another payment of this amount today, pass --reference.\n`;
+  t.like(repeated, { exitCode: 0, stderr });
   const second = await topUp(1, "--amount", "20", "--reference", "second", "--json");
   t.like(readJson(second), { balance_cents: 4000, reference: "second", replayed: false });
   t.like(readJson(await topUp(1, "--amount", "20.01", "--json")), { balance_cents: 6001 });
