@@ -12,7 +12,7 @@ import { StartupError } from "../../runtime/errors.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { impactOf, readJson, runImpact } from "../cli/runImpact.ts";
 import { LOGO } from "../dashboard/dashboardScene.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -109,11 +109,8 @@ test("the keys of an account work in another cell with their settings", async (t
   const [old, moved] = [await openCell(t, "eu1"), await openCell(t, "eu2")];
   const before = await createTestOrganization(old.db);
   const after = await createTestOrganization(moved.db);
-  const run = async (databaseUrl: string, args: readonly string[], stdin = "") => {
-    const result = await runImpact(args, { env: { DATABASE_URL: databaseUrl }, stdin });
-    t.is(result.exitCode, 0, result.stderr);
-    return result;
-  };
+  const run = (databaseUrl: string, args: readonly string[], stdin = "") =>
+    impactOf(t, { env: { DATABASE_URL: databaseUrl }, stdin }).ok(...args);
   const list = ["key", "list", "--json", "--org"];
   const issue = ["key", "issue", "--json", "--org", before.id, "--mode", "live", "--name", "shop"];
   const issueKey = async (...options: readonly string[]) =>

@@ -358,11 +358,8 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
   const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
   const named = { ...customer, names: NAMES };
   const unnamed = { ...customer, names: [] };
-  const erase = (
-    selects: typeof isOfCustomer,
-    table: "registration" | "donation",
-    who: typeof named,
-  ) =>
+  type Table = "registration" | "donation";
+  const erase = (selects: typeof isOfCustomer, table: Table, who: typeof named) =>
     db.transaction(async (transaction) => {
       const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
       return (await blankPage(transaction, unknown.id, selection, null)).blanked;

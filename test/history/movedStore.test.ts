@@ -106,14 +106,8 @@ for (const format of ["csv", "ndjson"]) {
     const { old, store } = await setUpOld(t);
     const other = await createTestStore(t.context.db);
     const { domain } = store;
-    const { stdout: exported } = await old.run(
-      "export",
-      "donations",
-      "--org",
-      domain,
-      "--format",
-      format,
-    );
+    const options = ["--org", domain, "--format", format];
+    const { stdout: exported } = await old.run("export", "donations", ...options);
     const file = await writeTestFile(t, `donations.${format}`, exported);
 
     const from = [file, "--org", other.domain, "--kind", "donation"];

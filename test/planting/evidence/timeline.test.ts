@@ -184,12 +184,8 @@ const VERIFIED = { field_update_id: 91, planting_session_id: 92 };
 
 for (const [title, facts, ids] of [
   ["none before the trees are allocated", reach("funds_distributed"), {}],
-  ["the first allocation", reach("funds_distributed", "allocated"), { allocation_id: 11 }],
-  [
-    "the planted session",
-    reach("funds_distributed", "allocated", "planted"),
-    { allocation_id: 11, ...PLANTED },
-  ],
+  ["the first allocation", ALLOCATED, { allocation_id: 11 }],
+  ["the planted session", REPORTED, { allocation_id: 11, ...PLANTED }],
   ["the verified session before the planted one", FACTS, { allocation_id: 11, ...VERIFIED }],
   [
     "the verified session and its own allocation, if none was reported",

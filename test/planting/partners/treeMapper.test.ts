@@ -115,9 +115,10 @@ test("unusable names, countries, images and plantings without a location are lef
   t.true((await poll(id)).isFinished);
   const site = { planting_site: { name: "Yamuna Floodplain", country: "unknown", main_image: "" } };
   const contents = (await listFacts(t.context.db, id)).map(({ content }) => content);
-  const names = ["unnamed", "shapeless"];
-  const allocations = { ...names.map((reference) => ({ reference, ...site })), length: 2 };
-  const media = { ...names.map((name) => ({ url: `https://cdn.example/${name}.jpg` })), length: 2 };
+  const unnamed = { reference: "unnamed", ...site };
+  const allocations = { 0: unnamed, 1: { ...unnamed, reference: "shapeless" }, length: 2 };
+  const [first, second] = ["https://cdn.example/unnamed.jpg", "https://cdn.example/shapeless.jpg"];
+  const media = { 0: { url: first }, 1: { url: second }, length: 2 };
   t.like(contents, { 1: { allocations }, 2: { media }, length: 3 });
 });
 
