@@ -109,5 +109,3 @@ export const watchHealth = async ({
     end: (): void => ended.abort(),
   };
 };
-
-export type HealthWatch = Awaited<ReturnType<typeof watchHealth>>;

@@ -19,6 +19,7 @@ test("a range that ends before it begins has nothing in it", async (t) => {
 
   for (const [path, rows] of [
     ["/plant/trees?created_at=9999-12-31&end_at=0001-01-01&first=5", "tree_details"],
+    ["/charities/donations?start_date=2026-02-01&end_date=2026-01-01", "donations"],
     ["/usage?created_at=2026-03-02&end_at=2026-03-01", "usage"],
     ["/stats?kind=tree&from=2026-03-02&to=2026-03-01", "stats"],
     ["/stats?kind=donation&interval=month&from=2026-03-02&to=2026-03-01", "stats"],
@@ -133,16 +134,12 @@ test("USD is accepted as the currency of a donation, in any case", async (t) => 
 test("an id that is malformed is as unknown as another account's or the other mode's", async (t) => {
   const { call, url, apiKeyProd, apiKeyTest: key } = await startApiOf(t);
   const other = await createTestOrganization(t.context.db);
-  const hook = { url: "https://shop.example/x" };
-  const created = async (caller: string) => ({
-    tree: idIn(
-      (await call("POST", "/plant/trees", { key: caller, body: { count: 1 } })).body,
-      "tree",
-    ),
-    hook: String(
-      (await call("POST", "/webhook_endpoints", { key: caller, body: hook })).body["id"],
-    ),
-  });
+  const endpoint = { url: "https://shop.example/x" };
+  const created = async (caller: string) => {
+    const tree = await call("POST", "/plant/trees", { key: caller, body: { count: 1 } });
+    const hook = await call("POST", "/webhook_endpoints", { key: caller, body: endpoint });
+    return { tree: idIn(tree.body, "tree"), hook: String(hook.body["id"]) };
+  };
   const strangers = [await created(apiKeyProd), await created(other.apiKeyTest)];
   const ownHook = (await created(key)).hook;
 
@@ -203,9 +200,8 @@ test("the same holds for the ids of a store", async (t) => {
     "/app/api/webhook_endpoints/",
   ]) {
     for (const id of [crypto.randomUUID(), ...strangers, "7", "x".repeat(2000), "é \u0000'%"]) {
-      const { status, body } = await get(path + encodeURIComponent(id), own.test);
-      t.is(status, 404, path + id);
-      t.is(body["code"], "NOT_FOUND");
+      const response = await get(path + encodeURIComponent(id), own.test);
+      t.like(response, { status: 404, body: { code: "NOT_FOUND" } }, path + id);
     }
   }
 });

@@ -120,47 +120,27 @@ for (const [name, { path, body, ...write }] of Object.entries(ORGANIZATION_WRITE
   });
 }
 
+/** What two writes change that together cost so many cents, of which one has a key. */
+const spent = (cents: number) => {
+  const sums = { balance: -cents, entrySum: -cents, lastBalance: -cents };
+  return { ...sums, entries: 2, responses: 1 };
+};
+
 const STORE_WRITES = {
   registration: {
     path: "/app/api/plant",
     body: { trees: 3 },
-    change: {
-      balance: -300,
-      entries: 2,
-      entrySum: -300,
-      lastBalance: -300,
-      registrations: 2,
-      remaining: 6,
-      totals: 6,
-      responses: 1,
-    },
+    change: { ...spent(300), registrations: 2, remaining: 6, totals: 6 },
   },
   donation: {
     path: "/app/api/charity/donate",
     body: { charity_id: EIN, amount_dollars: 3 },
-    change: {
-      balance: -600,
-      entries: 2,
-      entrySum: -600,
-      lastBalance: -600,
-      responses: 1,
-      donations: 2,
-      count: 2,
-      cents: 600,
-    },
+    change: { ...spent(600), donations: 2, count: 2, cents: 600 },
   },
   refund: {
     path: "/app/api/refund",
     body: { type: "tree", quantity: 3 },
-    change: {
-      balance: 300,
-      entries: 2,
-      entrySum: 300,
-      lastBalance: 300,
-      remaining: -6,
-      totals: -6,
-      responses: 1,
-    },
+    change: { ...spent(-300), remaining: -6, totals: -6 },
   },
 };
 
@@ -178,12 +158,10 @@ for (const [name, { path, body, change }] of Object.entries(STORE_WRITES)) {
     await recordsOnce(
       t,
       {
-        send: (process, key) =>
-          processes[process].post(
-            path,
-            { ...store.live, ...(key === null ? {} : { "Idempotency-Key": key }) },
-            body,
-          ),
+        send: (process, key) => {
+          const keyed = key === null ? {} : { "Idempotency-Key": key };
+          return processes[process].post(path, { ...store.live, ...keyed }, body);
+        },
         readState: async () => ({
           ...(await readStoreState(db, store.id)),
           ...(await readDonationLedger(db, store.id)),

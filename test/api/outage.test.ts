@@ -12,7 +12,6 @@ import { createRegistrationWriter } from "../../modules/registrations/createRegi
 import { systemClock } from "../../runtime/clock.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { watchHealth } from "../../runtime/server/watchHealth.ts";
-import type { HealthWatch } from "../../runtime/server/watchHealth.ts";
 import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
@@ -40,9 +39,8 @@ const isUnavailable = (t: ExecutionContext, { status, headers, body }: ApiRespon
 test("without a connection to the database, requests are a 503, and their lines in the log have the reason", async (t) => {
   const relay = await startRelay(t, t.context.databaseUrl);
   const interrupted = await openTestPool(t, relay.url);
-  const { post, logged } = await startApiOf(t, {
-    writer: createRegistrationWriter({ db: interrupted, clock: systemClock }),
-  });
+  const writer = createRegistrationWriter({ db: interrupted, clock: systemClock });
+  const { post, logged } = await startApiOf(t, { writer });
   relay.cut();
 
   isUnavailable(t, await post("/plant/trees", { count: 1 }));
@@ -67,10 +65,8 @@ test("a write that the database refuses for now is a 503, of which nothing is re
     CREATE TRIGGER refuse AFTER INSERT ON usage_fact FOR EACH STATEMENT EXECUTE FUNCTION refuse()
   `);
 
-  for (const response of await Promise.all([
-    post("/plant/trees", body),
-    post("/plant/trees/batch", { items: [body] }),
-  ])) {
+  const writes = [post("/plant/trees", body), post("/plant/trees/batch", { items: [body] })];
+  for (const response of await Promise.all(writes)) {
     isUnavailable(t, response);
   }
   const error = logged().find((line) => line["level"] === 50);
@@ -161,9 +157,8 @@ test("a batch that is recorded is no 503, although its results cannot be read; a
 });
 
 test("a refund that needs Stripe is a 503 without its key, and the log says so, not that there is an outage", async (t) => {
-  const { post, logged } = await startApiOf(t, {
-    organization: { stripeCustomerId: "cus_1", stripeSubscriptionId: "sub_1" },
-  });
+  const organization = { stripeCustomerId: "cus_1", stripeSubscriptionId: "sub_1" };
+  const { post, logged } = await startApiOf(t, { organization });
   const { body } = await post("/plant/trees", { count: 1 });
 
   const { status, headers } = await post("/refund/trees", { id: idIn(body, "tree") });
@@ -207,14 +202,10 @@ test("slow reads of two accounts delay no short read of another, and wait for ea
   }
 });
 
+type WatchOptions = Partial<Parameters<typeof watchHealth>[0]> & { readonly db?: DatabasePool };
+
 /** Watches until the test ends, and serves what is read. */
-const watch = async (
-  t: DatabaseTest,
-  {
-    db = t.context.db,
-    ...options
-  }: Partial<Parameters<typeof watchHealth>[0]> & { readonly db?: DatabasePool },
-): Promise<HealthWatch & { readonly call: Call }> => {
+const watch = async (t: DatabaseTest, { db = t.context.db, ...options }: WatchOptions) => {
   const health = await watchHealth({
     readDatabaseTime: async () => (await readServerStatus(db)).now,
     temporal: openTemporalClient({ address: TEMPORAL_ADDRESS }),

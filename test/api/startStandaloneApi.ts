@@ -29,15 +29,6 @@ export type Call = (
   },
 ) => Promise<ApiResponse>;
 
-export type Api = {
-  readonly url: string;
-  readonly call: Call;
-  /** Returns the lines of the log, parsed. */
-  readonly logged: () => readonly Record<string, unknown>[];
-  /** Returns how many requests the app has received. */
-  readonly appRequests: () => number;
-};
-
 export type StandaloneApiOptions = TestContextOptions & {
   readonly openTemporal?: OpenTemporal;
   /** Null is that of the server. */
@@ -54,7 +45,7 @@ export const startStandaloneApi = async (
     demo,
     ...options
   }: StandaloneApiOptions,
-): Promise<Api> => {
+) => {
   const lines: string[] = [];
   const { db, clock = systemClock } = options;
   const getDeployment = await createDeploymentName({ db, clock });
@@ -83,7 +74,9 @@ export const startStandaloneApi = async (
   return {
     url,
     call,
-    logged: () => lines.map((line) => parseBody(line)),
+    /** Returns the lines of the log, parsed. */
+    logged: () => lines.map(parseBody),
+    /** Returns how many requests the app has received. */
     appRequests: () => appRequests,
   };
 };

@@ -14,11 +14,10 @@ import { createBilling } from "../../modules/billing/createBilling.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { DrainResult } from "./drainUsage.ts";
 import { beginAttempt, drainUsage } from "./drainUsage.ts";
-import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registerFor } from "../support/factories.ts";
+import { createTestOrganization, refundFor, registerFor } from "../support/factories.ts";
 import { sumLedgerUnits } from "../support/accountSums.ts";
 
 /** When the subscription starts, so that the first month from here is one billing cycle. */
@@ -53,12 +52,7 @@ export const createBilledOrganization = async (
   });
   const stream: Owner = { accountId, mode: "live", kind: "tree" };
   const refundWith = (billing: Billing) => (id: string, count?: number) =>
-    refundRegistration({ ...deps, billing }, stream, {
-      id,
-      count: count ?? null,
-      reason: null,
-      idempotencyKey: null,
-    });
+    refundFor({ ...deps, billing }, stream, id, count);
   return {
     stream,
     customerId,

@@ -7,13 +7,8 @@ import { contentOf, lineOf, stageCatalogue } from "./catalogueScene.ts";
 
 const test = testWithDatabase();
 
-const counts = (file: string, given: Record<string, number>) => ({
-  file,
-  read: 0,
-  written: 0,
-  bad: 0,
-  ...given,
-});
+const counts = (file: string, given: Record<string, number>) =>
+  Object.assign({ file, read: 0, written: 0, bad: 0 }, given);
 
 test("importing a file again, under any name and gzipped, changes nothing", async (t) => {
   const { write, load, read } = await stageCatalogue(t);
@@ -39,9 +34,8 @@ test("a newer extract updates the catalogue, and an older one does not", async (
   const may = await write("may.csv", extract("NEW NAME", "04"));
   await load(april);
 
-  t.deepEqual((await load(may, "--extracted", "2026-05-11")).counts, [
-    counts("may.csv", { read: 3, written: 3 }),
-  ]);
+  const newer = await load(may, "--extracted", "2026-05-11");
+  t.deepEqual(newer.counts, [counts("may.csv", { read: 3, written: 3 })]);
   const older = await load(april, "--extracted", "2026-03-09");
   t.deepEqual(older.counts, [counts("april.csv", { read: 3 })]);
 

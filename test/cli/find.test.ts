@@ -33,10 +33,7 @@ const find = async (t: DatabaseTest, ...args: readonly string[]) => {
 /** Checks that each text finds one record, with these fields. */
 const findsOne = async (t: DatabaseTest, texts: readonly string[], expected: object) => {
   for (const text of texts) {
-    const { records, exitCode } = await find(t, text);
-    t.is(exitCode, 0, text);
-    t.is(records.length, 1, text);
-    t.like(records[0], expected, text);
+    t.like(await find(t, text), { exitCode: 0, records: { length: 1, 0: expected } }, text);
   }
 };
 
@@ -109,10 +106,8 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
 test.serial("failed usage is shown with the command that retries it", async (t) => {
   const scene = await setUpUsage(t);
   const id = await scene.register(5);
-  t.like((await find(t, id)).records[0], {
-    billing: "pending",
-    next: `impact usage explain ${id}`,
-  });
+  const next = `impact usage explain ${id}`;
+  t.like((await find(t, id)).records[0], { billing: "pending", next });
   await scene.drain();
   const [failed = ""] = await scene.failedEvents();
   const [record] = (await find(t, id)).records;
@@ -128,10 +123,8 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
   });
   const id = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e44";
   const registration = await registerFor(t.context.db, accountId, { mode: "test", count: 4 });
-  await call("POST", "/refund/trees", {
-    key: apiKeyTest,
-    body: { id: registration.id, count: 1, idempotency_key: "return-9" },
-  });
+  const refund = { id: registration.id, count: 1, idempotency_key: "return-9" };
+  await call("POST", "/refund/trees", { key: apiKeyTest, body: refund });
   await t.context.db.query(sql.typeAlias("void")`
     INSERT INTO donation
       (id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at, idempotency_key, attribution)
@@ -141,10 +134,8 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
   await t.context.db.query(sql.typeAlias("void")`
     INSERT INTO donor (account_id, mode, count, amount_cents) VALUES (${accountId}, 'test', 1, 2500)
   `);
-  await call("POST", "/refund/donations", {
-    key: apiKeyTest,
-    body: { id, idempotency_key: "back-1" },
-  });
+  const body = { id, idempotency_key: "back-1" };
+  await call("POST", "/refund/donations", { key: apiKeyTest, body });
 
   const ofRefund = { id: registration.id, found_by: ["refund_idempotency_key"], mode: "test" };
   await findsOne(t, ["return-9"], ofRefund);
@@ -222,11 +213,9 @@ test("a search that shows customers of stores adds an entry with counts for each
   const { db } = t.context;
   const impact = impactOf(t);
   const { post } = await startStoreApi(t, { db });
-  const [first, second, unnamed] = [
-    await createTestStore(db, { balanceCents: 1000 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
+  const first = await createTestStore(db, { balanceCents: 1000 });
+  const second = await createTestStore(db, { balanceCents: 1000 });
+  const unnamed = await createTestStore(db, { balanceCents: 1000 });
   const customer = { customer_name: "Ann Lee", order_id: "#1001" };
   await post("/app/api/plant", first.live, { trees: 1, ...customer });
   await post("/app/api/plant", first.live, { trees: 2, ...customer });
@@ -271,10 +260,7 @@ test("what does not exist is named with the command that finds it", async (t) =>
     ["find no-such-thing", 'Nothing found for "no-such-thing".'],
     ["usage explain E9", "E9 not found; see `impact usage list`"],
     [`refund ${ID} --reason wrong`, `record ${ID} not found; search with \`impact find\``],
-    [
-      "evidence withdraw 999 --reason wrong",
-      "fact 999 not found; see `impact evidence order show`",
-    ],
+    ["evidence withdraw 99 --reason wrong", "fact 99 not found; see `impact evidence order show`"],
     [
       "charity show 99-9999999",
       "EIN 99-9999999 not found in the catalogue. See impact charity search.",

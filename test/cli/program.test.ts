@@ -18,10 +18,9 @@ const program = await buildTestProgram();
 
 for (const { line } of listCommands(program)) {
   test(`impact ${line.join(" ")} --help needs no service`, async (t) => {
-    const { exitCode, stdout, stderr } = await runImpact([...line, "--help"]);
-    t.is(exitCode, 0);
-    t.true(stdout.startsWith(`Usage: impact ${line.join(" ")}`));
-    t.is(stderr, "");
+    const run = await runImpact([...line, "--help"]);
+    t.like(run, { exitCode: 0, stderr: "" });
+    t.true(run.stdout.startsWith(`Usage: impact ${line.join(" ")}`));
   });
 }
 
@@ -170,10 +169,9 @@ const wordsOf = (line: string): readonly string[] =>
 
 for (const [line, message] of USAGE_ERRORS) {
   test(`impact ${line} is a usage error`, async (t) => {
-    const { exitCode, stdout, stderr } = await runImpact(wordsOf(line));
-    t.is(exitCode, 2);
-    t.is(stdout, "");
-    t.regex(stderr, message);
+    const run = await runImpact(wordsOf(line));
+    t.like(run, { exitCode: 2, stdout: "" });
+    t.regex(run.stderr, message);
   });
 }
 
@@ -209,9 +207,8 @@ test("an unusable database is reported with its setting in one sentence without 
     [["org", "list"], "DATABASE_URL", other.href, absent],
     [["migrate"], "DATABASE_OWNER_URL", other.href, absent],
   ] as const) {
-    const { exitCode, stderr } = await runImpact([...args], {
-      env: { DATABASE_URL: url, [setting]: value },
-    });
+    const env = { DATABASE_URL: url, [setting]: value };
+    const { exitCode, stderr } = await runImpact([...args], { env });
     t.is(exitCode, 4);
     t.regex(stderr, reason);
     t.true(stderr.endsWith(`. Check ${setting}.\n`), stderr);
@@ -244,24 +241,18 @@ test("an empty database is rejected until it is migrated; migrating again change
 });
 
 test("a table aligns wide characters and escapes control characters", (t) => {
-  t.is(
-    formatTable(
-      ["name", "units"],
-      [
-        ["森林", 1000],
-        ["\u001B[2Jowned\n\u202E", 7],
-        [null, 12],
-      ],
-      new PassThrough(),
-    ),
-    [
-      "NAME                        UNITS",
-      "森林                        1,000",
-      "\\u001B[2Jowned\\u000A\\u202E      7",
-      "-                              12",
-      "",
-    ].join("\n"),
-  );
+  const rows = [
+    ["森林", 1000],
+    ["\u001B[2Jowned\n\u202E", 7],
+    [null, 12],
+  ];
+  t.deepEqual(formatTable(["name", "units"], rows, new PassThrough()).split("\n"), [
+    "NAME                        UNITS",
+    "森林                        1,000",
+    "\\u001B[2Jowned\\u000A\\u202E      7",
+    "-                              12",
+    "",
+  ]);
 });
 
 for (const [title, env, failed, late] of [
@@ -275,17 +266,12 @@ for (const [title, env, failed, late] of [
       isTTY: true,
       getColorDepth: () => WriteStream.prototype.getColorDepth({ TERM: "xterm", ...env }),
     });
-    t.is(
-      formatTable(
-        ["state", "name"],
-        [
-          ["failed", "late usage"],
-          ["late", "failed"],
-        ],
-        terminal,
-      ),
-      `STATE   NAME\n${failed}  late usage\n${late}    ${failed}\n`,
-    );
+    const rows = [
+      ["failed", "late usage"],
+      ["late", "failed"],
+    ];
+    const table = `STATE   NAME\n${failed}  late usage\n${late}    ${failed}\n`;
+    t.is(formatTable(["state", "name"], rows, terminal), table);
     t.is(formatRecord({ state: "failed" }, terminal), `state  ${failed}\n`);
   });
 }
@@ -311,13 +297,11 @@ test("a message shows what a terminal would obey, whatever it quotes", async (t)
 
 test("with --json an error is one line of JSON with the exit code", async (t) => {
   const unknown = await runImpact(["org", "list", "--json", "--frob"]);
-  t.is(unknown.exitCode, 2);
-  t.is(unknown.stdout, "");
+  t.like(unknown, { exitCode: 2, stdout: "" });
   t.deepEqual(JSON.parse(unknown.stderr), { error: "unknown option '--frob'", exit_code: 2 });
 
   const unreachable = await runImpact(["org", "list", "--json"]);
-  t.is(unreachable.exitCode, 4);
-  t.is(unreachable.stdout, "");
+  t.like(unreachable, { exitCode: 4, stdout: "" });
   t.regex(unreachable.stderr, /^\{"error":"DATABASE_URL is not set[^\n]*","exit_code":4\}\n$/u);
 });
 
@@ -326,9 +310,9 @@ test("a damaged or unreadable run.json is reported in one sentence with its path
   const path = join(folder, "run.json");
   for (const content of ["", "{", "null", '{"pid":"1"}', "\0\u001B[2J"]) {
     await writeFile(path, content);
-    const { exitCode, stderr } = await runImpact(["org", "list"], { env: { DATA_DIR: folder } });
-    t.is(exitCode, 4);
-    t.is(stderr, `impact: ${path} is damaged. Restart \`npm start\`, which writes it again.\n`);
+    const stderr = `impact: ${path} is damaged. Restart \`npm start\`, which writes it again.\n`;
+    const run = await runImpact(["org", "list"], { env: { DATA_DIR: folder } });
+    t.like(run, { exitCode: 4, stderr });
   }
   const { exitCode, stderr } = await runImpact(["org", "list"], { env: { DATA_DIR: path } });
   t.is(exitCode, 4);
@@ -358,11 +342,9 @@ test("the launcher runs the program and returns its exit code", async (t) => {
 test("a closed output pipe is not an error", async (t) => {
   const child = execFile(process.execPath, [LAUNCHER, "--help"]);
   child.stdout?.destroy();
-  const [errors, exitCode] = await Promise.all([
+  const [errors, [exitCode]] = await Promise.all([
     child.stderr?.setEncoding("utf8").toArray(),
-    new Promise<number | null>((resolve) => {
-      child.on("exit", resolve);
-    }),
+    once(child, "exit"),
   ]);
   t.deepEqual(errors, []);
   t.is(exitCode, 0);

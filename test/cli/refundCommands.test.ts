@@ -118,10 +118,8 @@ test.serial("a donation is refunded once", async (t) => {
   const impact = impactOf(t);
   const args = ["refund", id, ...REASON];
   const planned = await impact(...args, "--dry-run");
-  t.regex(
-    planned.stderr,
-    /Without --dry-run, the command refunds the donation of \$25\.00 to Sea/u,
-  );
+  const plan = /Without --dry-run, the command refunds the donation of \$25\.00 to Sea/u;
+  t.regex(planned.stderr, plan);
   t.regex((await impact(...args)).stderr, /Refunded: the donation/u);
   t.regex((await impact(...args)).stderr, /Already refunded/u);
   const listed = await impact.json("audit", "list", "--action", "refund.donation");

@@ -24,17 +24,10 @@ test.serial("a statement adds up, with pending, failed and closed usage", async 
   await scene.drain();
   await scene.register(5);
   const args = ["statement", "--org", scene.id, "--period", scene.month];
-  const [tree, bottle] = statement.parse(await scene.impact.json(...args)).statements;
-  t.like(tree, {
-    registered: 18,
-    refunded: 2,
-    reported: 7,
-    late: 0,
-    failed: 4,
-    closed: 0,
-    documented: 0,
-    pending: 5,
-  });
+  const read = async () => statement.parse(await scene.impact.json(...args)).statements;
+  const [tree, bottle] = await read();
+  const nothing = { late: 0, closed: 0, documented: 0 };
+  t.like(tree, { registered: 18, refunded: 2, reported: 7, failed: 4, pending: 5, ...nothing });
   t.is(tree?.days[0]?.day.slice(0, 7), scene.month);
   t.deepEqual(bottle?.days, []);
   const csv = (await scene.impact(...args, "--csv")).stdout;
@@ -44,10 +37,7 @@ test.serial("a statement adds up, with pending, failed and closed usage", async 
   t.regex(human.stdout, /tree +total +18 +2 +7 +0 +4 +0 +0 +5\n/u);
   const closing = ["--never-bill", "--reason", "a test"];
   await scene.usage.ok("close", scene.id, ...closing);
-  t.like(statement.parse(await scene.impact.json(...args)).statements[0], {
-    failed: 0,
-    closed: 4,
-  });
+  t.like((await read())[0], { failed: 0, closed: 4 });
 });
 
 test.serial("if Stripe's sum differs, the exit code is 1 until that is closed", async (t) => {

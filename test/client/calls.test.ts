@@ -151,24 +151,19 @@ test("the feed is followed from the last event on, until the signal ends it", as
   await t.throwsAsync(following, { message: "enough" });
   const counts = seen.map(({ data }) => ("count" in data ? data.count : null));
   t.deepEqual(counts, [1, 2, 3, 4]);
-  const after = impact.listEvents({ starting_after: seen[1]?.id ?? "" });
-  t.deepEqual(
-    (await collect(after)).map(({ id }) => id),
-    seen.slice(2).map(({ id }) => id),
-  );
+  const after = await collect(impact.listEvents({ starting_after: seen[1]?.id ?? "" }));
+  const idsOf = (events: typeof after) => events.map(({ id }) => id);
+  t.deepEqual(idsOf(after), idsOf(seen.slice(2)));
 });
 
 test("an error has the status, the message and the id of the request in the service's log, and is not repeated", async (t) => {
   const { impact, logged } = await startWithClient(t);
 
-  const error = await t.throwsAsync(
-    impact.registerTrees({ count: 0 }, { idempotencyKey: "k" }),
-    isApiError,
-  );
+  const keyed = { idempotencyKey: "k" };
+  const error = await t.throwsAsync(impact.registerTrees({ count: 0 }, keyed), isApiError);
 
-  t.is(error.status, 400);
-  t.is(error.message, "count: must be an integer of at least 1");
-  t.is(error.code, null);
+  const message = "count: must be an integer of at least 1";
+  t.like(error, { status: 400, message, code: null, ...keyed, attempts: 1 });
   t.regex(error.requestId, /^[0-9a-f-]{36}$/u);
   await eventually(() => logged().some(({ requestId }) => requestId === error.requestId));
   t.is(error.idempotencyKey, "k");
@@ -267,15 +262,12 @@ test("an error of a store has the code, and a known key with another body is ref
   const { url, id, options } = await startWithStore(t, 100);
   const store = createStoreClient({ ...options, userId: id });
 
+  const keyed = { idempotencyKey: "k" };
   const poor = await t.throwsAsync(store.plantTrees({ trees: 1000 }), isApiError);
-  await store.plantTrees({ trees: 1 }, { idempotencyKey: "k" });
-  const other = await t.throwsAsync(
-    store.plantTrees({ trees: 2 }, { idempotencyKey: "k" }),
-    isApiError,
-  );
+  await store.plantTrees({ trees: 1 }, keyed);
+  const other = await t.throwsAsync(store.plantTrees({ trees: 2 }, keyed), isApiError);
 
-  t.is(poor.status, 402);
-  t.is(poor.code, "INSUFFICIENT_BUDGET");
+  t.like(poor, { status: 402, code: "INSUFFICIENT_BUDGET" });
   t.is(other.code, "INVALID_PARAMETER");
   t.throws(() => createStoreClient({ baseUrl: url, apiKey: "k" }), {
     message: "shopName or userId: one of them must be given",

@@ -43,13 +43,7 @@ export type Target = {
   readonly settings: Readonly<Record<string, string | undefined>>;
 };
 
-export type Answer = {
-  /** The method, path and body, for messages. */
-  readonly request: string;
-  readonly status: number;
-  readonly headers: Headers;
-  readonly text: string;
-};
+export type Answer = Awaited<ReturnType<typeof send>>;
 
 type HeaderValues = Readonly<Record<string, string>>;
 
@@ -59,29 +53,8 @@ type RequestOptions = {
   readonly body?: unknown;
 };
 
-type Client = {
-  readonly get: (
-    path: string,
-    query?: Readonly<Record<string, string>>,
-    headers?: HeaderValues,
-  ) => Promise<Answer>;
-  readonly post: (path: string, body?: unknown, headers?: HeaderValues) => Promise<Answer>;
-};
-
-export type Service = {
-  /** Sends a request with only the given headers. */
-  readonly request: (
-    side: "standalone" | "store",
-    method: string,
-    path: string,
-    options?: RequestOptions,
-  ) => Promise<Answer>;
-  readonly organization: (key?: StandaloneKey) => Client;
-  readonly store: (key?: StoreKey) => Client;
-  readonly setting: (name: string) => string;
-  /** Fetches a public URL that a response contained. */
-  readonly load: (url: string) => Promise<Answer>;
-};
+type Side = "standalone" | "store";
+export type Service = ReturnType<typeof createService>;
 
 const TIMEOUT_MS = 60_000;
 /** A check that waits longer than this for the rate limit of charities has found a stricter one. */
@@ -107,8 +80,9 @@ const send = async (method: string, url: string, { headers = {}, body }: Request
       ...(content !== undefined && { body: content }),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
-    const text = await response.text();
-    return { request, status: response.status, headers: response.headers, text };
+    const { status, headers: received } = response;
+    /** `request` is the method, path and body, for messages. */
+    return { request, status, headers: received, text: await response.text() };
   } catch (error) {
     const cause = error instanceof Error ? (error.cause ?? error) : error;
     throw new Difference(`${request}: expected a response, got ${String(cause)}`);
@@ -118,11 +92,8 @@ const send = async (method: string, url: string, { headers = {}, body }: Request
 /** Repeats a request that exceeded the contract's rate limit of the charity endpoints. */
 const withinRateLimit = async (path: string, request: () => Promise<Answer>): Promise<Answer> => {
   let answer = await request();
-  for (
-    let retry = 0;
-    answer.status === 429 && path.startsWith("/charities/") && retry < RATE_LIMIT_RETRIES;
-    retry += 1
-  ) {
+  const retries = path.startsWith("/charities/") ? RATE_LIMIT_RETRIES : 0;
+  for (let retry = 0; answer.status === 429 && retry < retries; retry += 1) {
     const seconds = Number(answer.headers.get("retry-after") ?? 1);
     await delay(seconds * 1000);
     answer = await request();
@@ -130,7 +101,7 @@ const withinRateLimit = async (path: string, request: () => Promise<Answer>): Pr
   return answer;
 };
 
-export const createService = ({ standalone, store, settings }: Target): Service => {
+export const createService = ({ standalone, store, settings }: Target) => {
   const setting = (name: string): string => {
     const value = settings[name];
     if (value === undefined || value === "") {
@@ -138,38 +109,40 @@ export const createService = ({ standalone, store, settings }: Target): Service 
     }
     return value;
   };
-  const baseUrl = (side: "standalone" | "store"): string => {
+  const baseUrl = (side: Side): string => {
     const url = side === "standalone" ? standalone : store;
     if (url === undefined) {
       throw new MissingSetting(`--${side}`);
     }
     return url;
   };
-  const request: Service["request"] = (side, method, path, options) =>
+  /** Sends a request with only the given headers. */
+  const request = (side: Side, method: string, path: string, options?: RequestOptions) =>
     send(method, baseUrl(side) + path, options);
-  const clientOf = (side: "standalone" | "store", own: HeaderValues): Client => {
+  const clientOf = (side: Side, own: HeaderValues) => {
     const call = (method: string, path: string, { headers, body }: RequestOptions) =>
       withinRateLimit(path, () =>
         request(side, method, path, { headers: { ...own, ...headers }, body }),
       );
     return {
-      get: (path, query = {}, headers = {}) => {
+      get: (path: string, query: Readonly<Record<string, string>> = {}, headers = {}) => {
         const search = new URLSearchParams(query).toString();
         return call("GET", path + (search && `?${search}`), { headers });
       },
-      post: (path, body, headers = {}) => call("POST", path, { headers, body }),
+      post: (path: string, body?: unknown, headers = {}) => call("POST", path, { headers, body }),
     };
   };
   return {
     request,
-    organization: (key = "test") =>
+    organization: (key: StandaloneKey = "test") =>
       clientOf("standalone", { Authorization: setting(STANDALONE_KEYS[key]) }),
-    store: (key = "test") =>
+    store: (key: StoreKey = "test") =>
       clientOf("store", {
         api_key: setting(STORE_KEYS[key].key),
         shop_name: setting(STORE_KEYS[key].shop),
       }),
     setting,
-    load: (url) => send("GET", url),
+    /** Fetches a public URL that a response contained. */
+    load: (url: string) => send("GET", url),
   };
 };

@@ -14,7 +14,6 @@ import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { openDashboard, readPage, verifiedFact } from "./dashboardScene.ts";
 import type { DatabaseTest } from "../support/database.ts";
-import { DONATION } from "../history/importLine.ts";
 import { linesOf, setUpImport } from "../history/importScene.ts";
 
 const test = testWithDatabase();
@@ -241,23 +240,17 @@ test.serial("page and certificate name who verified real trees, with the documen
   await recordPlantingFacts(deps, (await firstOrder()).id, [verified], "operator");
 
   const page = await readPage(scene.page);
-  t.regex(
-    page,
-    /10 planted and verified, 100% of the registered trees\. 10 verified by a third party\./u,
-  );
+  const share = "10 planted and verified, 100% of the registered trees.";
+  t.true(page.includes(`${share} 10 verified by a third party.`));
   t.regex(page, /Green Audit.{1,40} 10 trees verified by a third party, last on May.1,.2026/u);
   t.true(page.includes('href="https://audit.example/7.pdf"'));
   const owner = { accountId: organization.id, mode: "live" } as const;
   const token = await getCertificateToken(deps, owner, id, null);
   const certificate = await fetch(`${scene.url}/certificate/${token}`);
-  t.regex(
-    certificate.headers.get("Content-Security-Policy") ?? "",
-    /; img-src 'self' https:\/\/photos\.example; /u,
-  );
-  t.regex(
-    await certificate.text(),
-    /All 10 planted and verified by a third party on May.1,.2026\./u,
-  );
+  const policy = certificate.headers.get("Content-Security-Policy") ?? "";
+  t.regex(policy, /; img-src 'self' https:\/\/photos\.example; /u);
+  const text = await certificate.text();
+  t.regex(text, /All 10 planted and verified by a third party on May.1,.2026\./u);
 });
 
 const setUpDonations = async (t: DatabaseTest) => {
@@ -292,11 +285,8 @@ test.serial("a certificate names the charity looked up, and says what is refunde
   for (const [, id = ""] of ids) {
     const { json, page } = await certificateOf(key, id);
     const charity = { name: "Oceana", ein: "51-0401308", looked_up: true };
-    t.like(json, {
-      state: "registered",
-      test: true,
-      items: [{ type: "donation", amount_cents: 2550, charity }],
-    });
+    const items = [{ type: "donation", amount_cents: 2550, charity }];
+    t.like(json, { state: "registered", test: true, items });
     t.regex(page, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
     t.regex(page, /\$25\.50 to <bdi>Oceana<\/bdi> on/u);
     t.regex(page, LOOKED_UP);
@@ -316,19 +306,22 @@ test.serial("a blank name of a charity is the same as none", async (t) => {
 
 test.serial("an imported donation's charity is unchecked; a refund here has a date", async (t) => {
   const { apiKeyProd: key, importText, call, certificateOf } = await setUpDonations(t);
-  const line = { ...DONATION, ...OCEANA, charity_name: "Oceana, as the old system wrote it" };
-  const [before, later] = [
-    { ...line, id: "before", refunded: true },
-    { ...line, id: "later" },
-  ];
-  const run = await importText(linesOf(before, later, { ...line, id: "here" }));
+  const charity_name = "Oceana, as the old system wrote it";
+  const donation = { ...OCEANA, charity_name, created_at: "2024-01-15T10:00:00Z" };
+  const lineOf = (id: string, refunded = false) => ({
+    ...donation,
+    kind: "donation",
+    id,
+    refunded,
+  });
+  const run = await importText(linesOf(lineOf("before", true), lineOf("later"), lineOf("here")));
   t.is(run.exitCode, 0, run.stderr);
   const { json: imported, page: unproven } = await certificateOf(key, "here");
-  t.like(imported, { items: [{ charity: { name: line.charity_name, looked_up: false } }] });
+  t.like(imported, { items: [{ charity: { name: charity_name, looked_up: false } }] });
   t.regex(unproven, /An earlier system recorded the donation and named the charity\./u);
   t.notRegex(unproven, LOOKED_UP);
 
-  await importText(linesOf({ ...later, refunded: true }));
+  await importText(linesOf(lineOf("later", true)));
   t.is((await call("POST", "/refund/donations", { key, body: { id: "here" } })).status, 200);
   for (const id of ["before", "later"]) {
     const { json, page } = await certificateOf(key, id);

@@ -9,18 +9,14 @@ import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
 
-const statistics = z.object({
-  from: z.string(),
-  to: z.string(),
-  stats: z.array(
-    z.object({
-      start: z.string(),
-      group: z.string().nullable(),
-      is_rest: z.boolean(),
-      net: z.number(),
-    }),
-  ),
+const text = z.string();
+const counted = z.object({
+  start: text,
+  group: text.nullable(),
+  is_rest: z.boolean(),
+  net: z.number(),
 });
+const statistics = z.object({ from: text, to: text, stats: z.array(counted) });
 
 /** Serves an organization at a time, which the test may move. */
 const startAt = async (t: DatabaseTest, time: string) => {
@@ -139,10 +135,8 @@ test("donations are counted with their cents", async (t) => {
     FROM unnest(ARRAY[100, 250, 700]) AS cents
   `);
 
-  const { body } = await read(
-    "kind=donation&from=2026-03-01&to=2026-03-02",
-    organization.apiKeyTest,
-  );
+  const days = "kind=donation&from=2026-03-01&to=2026-03-02";
+  const { body } = await read(days, organization.apiKeyTest);
 
   const cents = { registered_cents: 1050, refunded_cents: 250, net_cents: 800 };
   t.like(body["stats"], [

@@ -27,12 +27,8 @@ test("PGUSER, PGPASSWORD, PGPORT and PGDATABASE fill in what DATABASE_URL leaves
   const name = crypto.randomUUID();
   await createTestOrganization(db, { name });
   const { hostname, port, username, password, pathname } = new URL(databaseUrl);
-  const known = {
-    PGHOST: "elsewhere.invalid",
-    PGPORT: port,
-    PGUSER: username,
-    PGPASSWORD: password,
-  };
+  const user = { PGUSER: username, PGPASSWORD: password };
+  const known = { ...user, PGHOST: "elsewhere.invalid", PGPORT: port };
   const wrong = { PGPORT: UNUSED_PORT, PGUSER: "nobody", PGPASSWORD: "wrong", PGDATABASE: "none" };
   for (const settings of [
     { ...known, DATABASE_URL: `postgres://${hostname}`, PGDATABASE: pathname.slice(1) },

@@ -10,11 +10,8 @@ const ACCOUNTS = 200;
 const SECONDS = 100;
 
 test("sealing reads no facts that were sealed before while a snapshot is open, unless it looks for earlier seconds", async (t) => {
-  const { filler, countPages } = await openPageCount(
-    t,
-    ["usage_fact", "meter_event"],
-    ["usage_fact"],
-  );
+  const tables = ["usage_fact", "meter_event"];
+  const { filler, countPages } = await openPageCount(t, tables, ["usage_fact"]);
   const snapshot = await openClient(t, t.context.databaseUrl);
   const accountIds = await filler.anyFirst(sql.type(idRow)`
       INSERT INTO account (id, type, name, created_at)

@@ -188,15 +188,9 @@ const describeLookups = async (
   const unnamed = { ...customer, names: [] };
   const orderId = `#${number}`;
   const page = { after: null, limit: 20 };
-  const firstPage = {
-    after: null,
-    limits: { rows: 21, bytes: 1_000_000 },
-    now: new Date(),
-  } as const;
-  const [rangeStart, rangeEnd] = [
-    new Date("2026-10-31T20:00:00Z"),
-    new Date("2026-10-31T21:00:00Z"),
-  ];
+  const limits = { rows: 21, bytes: 1_000_000 };
+  const firstPage = { after: null, limits, now: new Date() };
+  const [from, until] = [new Date("2026-10-31T20:00:00Z"), new Date("2026-10-31T21:00:00Z")];
   const firstEvents = {
     owner: donor,
     types: EVENT_TYPES,
@@ -228,8 +222,7 @@ const describeLookups = async (
     "a page": () => readPage(db, trees, {}, firstPage),
     "a page of an attribution": () =>
       readPage(db, trees, { attribution: `campaign-${number}` }, firstPage),
-    "a page of a range": () =>
-      readPage(db, trees, { from: rangeStart, until: rangeEnd }, firstPage),
+    "a page of a range": () => readPage(db, trees, { from, until }, firstPage),
     "a registration of the list": () => readPage(db, trees, { id: registrationId }, firstPage),
     "a registration of the list, by its imported id": () =>
       readPage(db, trees, { id: importedId }, firstPage),
@@ -365,11 +358,8 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
   const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
   const named = { ...customer, names: NAMES };
   const unnamed = { ...customer, names: [] };
-  const erase = (
-    selects: typeof isOfCustomer,
-    table: "registration" | "donation",
-    who: typeof named,
-  ) =>
+  type Table = "registration" | "donation";
+  const erase = (selects: typeof isOfCustomer, table: Table, who: typeof named) =>
     db.transaction(async (transaction) => {
       const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
       return (await blankPage(transaction, unknown.id, selection, null)).blanked;

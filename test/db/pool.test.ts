@@ -63,10 +63,8 @@ test("a connection is closed after any other error", async (t) => {
   const db = await openSmallPool(t);
   const pid = await readPid(db);
 
-  await t.throwsAsync(
-    db.transaction(() => Promise.reject(new Error("A bug."))),
-    { message: "A bug." },
-  );
+  const failed = db.transaction(() => Promise.reject(new Error("A bug.")));
+  await t.throwsAsync(failed, { message: "A bug." });
 
   t.not(await readPid(db), pid);
 });

@@ -133,12 +133,8 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   `);
   const claimed: ClaimedDelivery[] = [];
   const settled = { kind: "settled", state: "delivered", failure: null, reason: null } as const;
-  const attempt = {
-    started_at: now.toISOString(),
-    duration_ms: 5,
-    status: 500,
-    error: "status 500",
-  };
+  const failed = { status: 500, error: "status 500" };
+  const attempt = { started_at: now.toISOString(), duration_ms: 5, ...failed };
   const decision = { state: "failed", dueAt: null } as const;
   const listDue = () => listDueEndpoints(db, { after: null, now: until, limit: 10 });
   // With how many rows each finds, if it says so.

@@ -51,13 +51,8 @@ export type Sent = {
   readonly agent?: Agent;
 };
 
-export type ProxyResponse = {
-  readonly status: number;
-  readonly headers: IncomingMessage["headers"];
-  readonly body: string;
-};
-
 export type Proxy = Awaited<ReturnType<typeof startProxy>>;
+export type ProxyResponse = Awaited<ReturnType<Proxy["call"]>>;
 
 /** Sends a request over TLS to a proxy on this machine, and returns the response before its body has arrived. */
 const openThroughProxy = async (
@@ -144,13 +139,10 @@ export const startProxy = async (
     ),
   );
   return {
-    call: async (name: keyof typeof NAMES, path: string, sent?: Sent): Promise<ProxyResponse> => {
+    call: async (name: keyof typeof NAMES, path: string, sent?: Sent) => {
       const response = await open(name, path, sent);
-      return {
-        status: response.statusCode ?? 0,
-        headers: response.headers,
-        body: await text(response),
-      };
+      const { statusCode: status = 0, headers } = response;
+      return { status, headers, body: await text(response) };
     },
     /** Sends a request and returns the response before its body has arrived. */
     open,

@@ -204,20 +204,15 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
       },
       exitCodes: { "impact usage reconcile": [1] },
     });
-    t.regex(
-      outputs[0] ?? "",
-      /Nothing was changed\. The command would end the hold of restore guard/u,
-    );
-    t.regex(outputs[1] ?? "", /Stripe is asked about usage from before/u);
-    t.regex(
-      outputs[2] ?? "",
-      /\[done\] {2}Stripe was asked about .*\n\[next\] {2}Find what the lost/u,
-    );
-    t.regex(
-      outputs.at(-3) ?? "",
-      /Ended the hold of .* \(restored disk\)\. Stripe is asked about/u,
-    );
-    t.regex(outputs.at(-1) ?? "", /Ended the hold of .* \(switchover\)/u);
+    for (const [index, output] of [
+      [0, /Nothing was changed\. The command would end the hold of restore guard/u],
+      [1, /Stripe is asked about usage from before/u],
+      [2, /\[done\] {2}Stripe was asked about .*\n\[next\] {2}Find what the lost/u],
+      [-3, /Ended the hold of .* \(restored disk\)\. Stripe is asked about/u],
+      [-1, /Ended the hold of .* \(switchover\)/u],
+    ] as const) {
+      t.regex(outputs.at(index) ?? "", output);
+    }
     t.is(unitsAt(scene, scene.customerId), 3 + 4);
     await requireNothingOpen(t, scene);
   },

@@ -9,11 +9,14 @@ import { createTestOrganization } from "../support/factories.ts";
 import { chmod } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import { Webhook } from "standardwebhooks";
+import type { DatabasePool } from "slonik";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
+import type { AccountMode } from "../../modules/records/owner.rules.ts";
 import { refunded } from "./readEvents.ts";
 import { writeTestFile } from "../history/importScene.ts";
 import { eventually } from "../support/programs.ts";
 import { answer, startReceiver } from "./startReceiver.ts";
+import type { Receiver } from "./startReceiver.ts";
 
 const test = testWithDatabase();
 
@@ -200,35 +203,20 @@ test("every command that changes an endpoint does it, says so, and is in the aud
   const audit = await impact.json("audit", "list", "--org", org, "--limit", "100");
   const actions = entries
     .parse(audit)
-    .filter(({ subject }) => subject === id)
-    .map(({ action }) => action);
-  t.deepEqual(actions.toReversed(), [
-    "webhook.create",
-    "webhook.update",
-    "webhook.update",
-    "webhook.disable",
-    "webhook.update",
-    "webhook.update",
-    "webhook.rotate",
-    "webhook.ping",
-    "webhook.recover",
-    "webhook.recover",
-    "webhook.delete",
-  ]);
+    .flatMap(({ action, subject }) => (subject === id ? action.replace("webhook.", "") : []));
+  t.is(
+    actions.toReversed().join(" "),
+    "create update update disable update update rotate ping recover recover delete",
+  );
   t.notRegex(JSON.stringify(audit), /whsec_/u);
 });
 
 /** Records events until the receiver has one: those from before the command listened are not sent. */
-const recordUntilReceived = async (
-  { context: { db } }: DatabaseTest,
-  accountId: string,
-  receiver: Awaited<ReturnType<typeof startReceiver>>,
-): Promise<void> => {
-  await eventually(async () => {
-    await recordEvent(db, { accountId, mode: "test" }, systemClock.now(), refunded("new"));
+const recordUntilReceived = (db: DatabasePool, owner: AccountMode, receiver: Receiver) =>
+  eventually(async () => {
+    await recordEvent(db, owner, systemClock.now(), refunded("new"));
     return receiver.received.length > 0;
   });
-};
 
 /** Writes a file that only its owner can read. */
 const writeSecretFile = async (t: ExecutionContext, content: string): Promise<string> => {
@@ -243,13 +231,14 @@ for (const source of ["standard input", "a file"]) {
     const { id, apiKeyTest } = await createTestOrganization(db);
     const receiver = await startReceiver(t);
     const { url } = await startStandaloneApi(t, { db });
-    await recordEvent(db, { accountId: id, mode: "test" }, systemClock.now(), refunded("old"));
+    const owner = { accountId: id, mode: "test" } as const;
+    await recordEvent(db, owner, systemClock.now(), refunded("old"));
     const isInput = source === "standard input";
     const from = isInput ? [] : ["--key-file", await writeSecretFile(t, apiKeyTest)];
     const stdin = isInput ? `${apiKeyTest}\n` : "";
     const to = ["--url", url, "--forward-to", `${receiver.url}/`, "--limit", "1"];
     const listening = impactOf(t, { stdin }, "webhook", "listen").ok(...from, ...to);
-    await recordUntilReceived(t, id, receiver);
+    await recordUntilReceived(db, owner, receiver);
     const run = await listening;
     const [secret = ""] = /whsec_\S+/u.exec(run.stderr) ?? [];
     t.regex(run.stdout, /registration\.refunded evt_[0-9a-f]{48}: 204\n/u);
@@ -264,6 +253,7 @@ test("webhook listen accepts no secret on its command line, sends the key only e
   const api = await startStandaloneApi(t, t.context);
   const another = await startReceiver(t);
   const mustBeEncrypted = /Must be an https:\/\/ URL, unless its host is localhost or a loopback/u;
+  const noResponse = /No response from http:\/\/127\.0\.0\.1:2\/events\. Check that/u;
   const base = { PUBLIC_BASE_URL: "http://impact.example" };
   for (const [exitCode, message, options, stdin = "impact_test_x", env = {}] of [
     [2, /^impact: Give the API key on standard input or in a file with --key-file\.\n$/u, [], ""],
@@ -275,11 +265,7 @@ test("webhook listen accepts no secret on its command line, sends the key only e
     [2, /The key would be sent to http:\/\/impact\.example in plain text/u, [], "k", base],
     [1, /events: invalid API key/u, ["--url", api.url]],
     [1, /events: the response is not JSON: check baseUrl\n$/u, ["--url", another.url]],
-    [
-      4,
-      /No response from http:\/\/127\.0\.0\.1:2\/events\. Check that/u,
-      ["--url", "http://127.0.0.1:2"],
-    ],
+    [4, noResponse, ["--url", "http://127.0.0.1:2"]],
   ] as const) {
     const to = ["--forward-to", "http://127.0.0.1:9/", ...options];
     const run = await impactOf(t, { stdin, env })("webhook", "listen", ...to);
@@ -294,12 +280,8 @@ const page = (...events: readonly object[]) =>
 test("webhook listen goes on when the API does not respond for a while, and ends when its key is revoked", async (t) => {
   const api = await startReceiver(t);
   const receiver = await startReceiver(t);
-  const event = {
-    id: `evt_${"0".repeat(47)}1`,
-    type: "registration.refunded",
-    timestamp: "2026-05-01T00:00:00Z",
-    data: {},
-  };
+  const content = { type: "registration.refunded", timestamp: "2026-05-01T00:00:00Z", data: {} };
+  const event = { id: `evt_${"0".repeat(47)}1`, ...content };
   const responses = [
     page(),
     answer(503),

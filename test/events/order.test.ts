@@ -95,9 +95,8 @@ test("a reader beside writers whose transactions last differently long sees ever
     for (let index = 0; index < WRITES; index += 1) {
       if (writer % 4 === 0) {
         const process = writer % 8 === 0 ? oneProcess : anotherProcess;
-        const { registration } = await process.register(
-          registrationOf(accountId, { kind: index % 2 === 0 ? "tree" : "bottle" }),
-        );
+        const kind = index % 2 === 0 ? "tree" : "bottle";
+        const { registration } = await process.register(registrationOf(accountId, { kind }));
         committed.add(registration.id);
       } else {
         await writeEvents(`${writer}-${index}`);

@@ -11,6 +11,8 @@ export type Received = {
   readonly body: string;
 };
 
+export type Receiver = Awaited<ReturnType<typeof startReceiver>>;
+
 export const answer =
   (status: number, headers: Readonly<Record<string, string>> = {}, body = "") =>
   (response: ServerResponse): void => {

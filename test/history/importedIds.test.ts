@@ -277,30 +277,26 @@ test("lists, repeated keys and refunds find every imported donation by the id th
 test("a donation that is there with another amount is a conflict", async (t) => {
   const { importText } = await setUpImport(t);
   // The other test's ids are those of another account, and operators' commands look in all accounts.
-  const [first, second] = DONATIONS.map((donation) =>
+  const [first = t.fail(), second = t.fail()] = DONATIONS.map((donation) =>
     Object.assign({}, donation, { id: `c${donation.id}` }),
   );
-  await importText(linesOf({ ...first }, { ...second }), "--kind", "donation");
-  const changed = linesOf(
-    { ...first, amount_cents: 1 },
-    { ...second, refunded: true },
-    { ...first },
-  );
+  await importText(linesOf(first, second), "--kind", "donation");
+  const changed = linesOf({ ...first, amount_cents: 1 }, { ...second, refunded: true }, first);
   const run = await importText(changed, "--kind", "donation");
   const counts = { lines: 3, new: 0, known: 1, refunded: 1, conflict: 1, bad: 0 };
   t.like(summaryOf(run), { exitCode: 1, ...counts });
   t.regex(run.stderr, /line 1: conflict: .* with another amount_cents$/mu);
-  const back = await importText(linesOf({ ...second }), "--kind", "donation");
+  const back = await importText(linesOf(second), "--kind", "donation");
   t.regex(back.stderr, /line 1: conflict: .* with another refunded \(it is refunded here\)$/mu);
 });
 
 test("a store's imported donations keep their ids for its clients, and a repeated key pays nothing", async (t) => {
   const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  const own = { customer_id: "7", attribution: "", metadata: {} };
-  const [first, second] = DONATIONS.map((donation) =>
-    Object.assign({}, donation, own, { id: `s${donation.id}` }),
+  const ofStore = { customer_id: "7", attribution: "", metadata: {} };
+  const [first = t.fail(), second = t.fail()] = DONATIONS.map((donation) =>
+    Object.assign({}, donation, ofStore, { id: `s${donation.id}` }),
   );
-  const lines = [{ ...first, refunded: true }, { ...second }];
+  const lines = [{ ...first, refunded: true }, second];
   const run = await importForStore(t, store.domain, lines, "--kind", "donation");
   t.is(run.exitCode, 0, run.stderr);
 
@@ -309,8 +305,8 @@ test("a store's imported donations keep their ids for its clients, and a repeate
   for (const body of [list.body, fields.parse(readJson(exported))]) {
     const donations = rowsIn(body, "donations").map(({ id, refunded }) => ({ id, refunded }));
     t.deepEqual(donations, [
-      { id: second?.id, refunded: false },
-      { id: first?.id, refunded: true },
+      { id: second.id, refunded: false },
+      { id: first.id, refunded: true },
     ]);
   }
   t.notRegex(exported.stdout, /"refunded_at": "/u);

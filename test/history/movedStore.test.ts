@@ -24,10 +24,8 @@ const LISTS = [
   { kind: "donation", path: "/app/api/charity/donations", rows: "donations", price: undefined },
 ] as const;
 
-/** A deployment: its commands and its API. */
-type Deployment = { readonly api: StoreApi; readonly run: ReturnType<typeof impactOf>["ok"] };
-
-const openDeployment = async (t: DatabaseTest, databaseUrl: string): Promise<Deployment> => {
+/** Returns a deployment: its commands and its API. */
+const openDeployment = async (t: DatabaseTest, databaseUrl: string) => {
   const db = await openTestPool(t, databaseUrl, 4);
   return {
     api: await startStoreApi(t, { db }),
@@ -35,7 +33,7 @@ const openDeployment = async (t: DatabaseTest, databaseUrl: string): Promise<Dep
   };
 };
 
-const readSums = async ({ api }: Deployment, headers: TestStore["live"]) => ({
+const readSums = async ({ api }: { readonly api: StoreApi }, headers: TestStore["live"]) => ({
   balanceCents: (await api.get("/app/api/balance", headers)).body["balance_cents"],
   stats: (await api.get("/app/api/impact/stats", headers)).body,
 });

@@ -6,12 +6,9 @@ import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
 import type { PlantingOrder } from "../../modules/planting/orders.sql.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
 import { pollPlantingOrder, placePlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
 import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
-import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import type { RefundedItem } from "../../modules/registrations/writeRefunds.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
 import {
   simulateAllocated,
@@ -19,7 +16,7 @@ import {
   simulateVerified,
 } from "../../modules/planting/simulated/simulatedFacts.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
-import { createTestOrganization, registerFor } from "../support/factories.ts";
+import { createTestOrganization, refundFor, registerFor } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { mustExist } from "../../runtime/errors.rules.ts";
 import { createTestPlanting, STAGE_MS } from "../support/planting.ts";
@@ -104,12 +101,8 @@ export const setUpPlanting = async (
       }
     },
     /** Refunds trees of a registration of a production key. */
-    refund: (id: string, count: number): Promise<RefundedItem> =>
-      refundRegistration(
-        { ...deps, billing: createBilling({ db, stripe: null }) },
-        { accountId: organization.id, mode: "live", kind: "tree" },
-        { id, count, reason: null, idempotencyKey: null },
-      ),
+    refund: (id: string, count: number) =>
+      refundFor(deps, { accountId: organization.id, mode: "live", kind: "tree" }, id, count),
     /** Places every order, as its workflow does; with the manual partner, as an operator does. */
     place,
     createAndPlace,

@@ -224,12 +224,9 @@ test("items beyond the limit of a day are rejected by their index, except repeat
   }
   const parts = batchIn(await post(`${BATCH}?atomic=false`, body));
 
+  const error = "count: must be at most 100, this account's limit for one day";
   t.deepEqual(whole.errors.slice(0, 3), [
-    {
-      index: 0,
-      status: 400,
-      error: "count: must be at most 100, this account's limit for one day",
-    },
+    { index: 0, status: 400, error },
     { index: 2, status: 403, error: dailyLimitMessage(100, 90) },
     { index: 5, status: 403, error: dailyLimitMessage(100, 100) },
   ]);

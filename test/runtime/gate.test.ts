@@ -3,10 +3,7 @@ import { Gate } from "../../runtime/gate.ts";
 import type { Pass } from "../../runtime/gate.ts";
 
 const TOO_MANY = { code: "queue_full", message: "too many requests are waiting, try again" };
-const TOO_MANY_BODIES = {
-  code: "queue_full",
-  message: "too many request bodies are arriving, try again",
-};
+const TOO_MANY_BODIES = { ...TOO_MANY, message: "too many request bodies are arriving, try again" };
 
 /** Enters jobs named after their clients, and notes which of them run. */
 const open = (options: ConstructorParameters<typeof Gate>[0]) => {

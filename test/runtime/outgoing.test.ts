@@ -210,23 +210,15 @@ test("a body within the bound is passed on unchanged, and a longer one fails", a
 
 test("an endless response of TreeMapper is an error", async (t) => {
   const { url } = await serveEndless(t);
-  await t.throwsAsync(
-    downloadRecords(
-      { apiKey: "tm_key", apiBase: url },
-      new AbortController().signal,
-      () => undefined,
-    ),
-    { message: /longer than \d+ bytes/u },
-  );
+  const settings = { apiKey: "tm_key", apiBase: url };
+  const download = downloadRecords(settings, new AbortController().signal, () => undefined);
+  await t.throwsAsync(download, { message: /longer than \d+ bytes/u });
 });
 
 test("an endless response of Stripe is an error, and the connection is closed", async (t) => {
   const { url, countOpen } = await serveEndless(t);
-  const { stripe } = createStripeClient({
-    secretKey: "sk_test_key",
-    apiBase: url,
-    timeoutMs: 60_000,
-  });
+  const settings = { secretKey: "sk_test_key", apiBase: url, timeoutMs: 60_000 };
+  const { stripe } = createStripeClient(settings);
   await t.throwsAsync(stripe.billing.meters.list());
   await eventually(() => countOpen() === 0);
   t.pass();

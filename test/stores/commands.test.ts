@@ -68,7 +68,7 @@ test("store create rejects a taken or malformed domain, an unknown organization 
     [[], 2, /--domain/u],
   ] as const) {
     const run = await impactOf(t)("store", "create", ...args);
-    t.deepEqual([run.exitCode, run.stdout], [exitCode, ""]);
+    t.like(run, { exitCode, stdout: "" });
     t.regex(run.stderr, message);
   }
 });
@@ -166,8 +166,7 @@ test("top-ups and adjustments print what happened and the balance, once per refe
     [adjust, `${adjusted} (reference case-7); balance $1,010.00`],
     [adjust, `Nothing changed: the adjustment case-7 ${isKnown}; balance $1,010.00`],
   ] as const) {
-    const done = await run(...args);
-    t.deepEqual([done.exitCode, done.stdout, done.stderr], [0, "", `${text}\n`]);
+    t.like(await run(...args), { exitCode: 0, stdout: "", stderr: `${text}\n` });
   }
   const repeated = { balance_cents: 101_000, reference: "case-7", replayed: true };
   t.like(await read(...adjust), repeated);
@@ -182,14 +181,12 @@ test("top-ups and adjustments print what happened and the balance, once per refe
 
   const exported = await impactOf(t)("export", "balance", "--org", domain, "--format", "ndjson");
   const lines = exported.stdout.trimEnd().split("\n");
-  t.like(
-    lines.map((line): unknown => JSON.parse(line)),
-    [
-      { kind: "adjustment", amount_cents: -500, note: "twice" },
-      { kind: "adjustment", amount_cents: -500, note: "typing error" },
-      { kind: "topup", amount_cents: 102_000, note: "paid" },
-    ],
-  );
+  const entries = lines.map((line): unknown => JSON.parse(line));
+  t.like(entries, [
+    { kind: "adjustment", amount_cents: -500, note: "twice" },
+    { kind: "adjustment", amount_cents: -500, note: "typing error" },
+    { kind: "topup", amount_cents: 102_000, note: "paid" },
+  ]);
 });
 
 test("a top-up without a reference is recorded once a day and amount", async (t) => {
@@ -203,12 +200,9 @@ test("a top-up without a reference is recorded once a day and amount", async (t)
   const name = "topup-2030-01-01-20.00";
   t.is(first.stderr, `Topped up ${domain} by $20.00 (reference ${name}); balance $20.00\n`);
   const repeated = await topUp(1, "--amount", "20.00");
-  t.is(repeated.exitCode, 0);
-  t.is(
-    repeated.stderr,
-    `Nothing added: the top-up ${name} of ${domain} is already recorded; balance $20.00\n` +
-      "To add another payment of this amount today, pass --reference.\n",
-  );
+  const known = `Nothing added: the top-up ${name} of ${domain} is already recorded; balance $20.00`;
+  const stderr = `${known}\nTo add another payment of this amount today, pass --reference.\n`;
+  t.like(repeated, { exitCode: 0, stderr });
   const second = await topUp(1, "--amount", "20", "--reference", "second", "--json");
   t.like(readJson(second), { balance_cents: 4000, reference: "second", replayed: false });
   t.like(readJson(await topUp(1, "--amount", "20.01", "--json")), { balance_cents: 6001 });

@@ -58,10 +58,7 @@ export const createCallHandler = ({
   };
 
   /** Executes the call while it holds its lock, if it needs one. */
-  const executeLocked = async (
-    { lockKey, execute }: Prepared,
-    fault: Fault | null,
-  ): Promise<HttpResponse> => {
+  const executeLocked = async ({ lockKey, execute }: Prepared, fault: Fault | null) => {
     // Only calls that need a lock can wait for each other.
     const lock = lockKey?.() ?? Symbol("no lock");
     if (locks.has(lock)) {

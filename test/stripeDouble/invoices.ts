@@ -189,11 +189,7 @@ export const cancelNow = (
 };
 
 /** Begins a trial now. What was used before is invoiced; a trial is free. */
-export const beginTrial = (
-  state: State,
-  subscription: StoredSubscription,
-  trialEnd: number,
-): void => {
+export const beginTrial = (state: State, subscription: StoredSubscription, trialEnd: number) => {
   const now = state.clock.now();
   const kept = subscription.terms.filter(({ start }) => start < now);
   if (kept.length > 0) {

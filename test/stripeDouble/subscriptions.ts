@@ -70,11 +70,7 @@ export const presentSubscription = (state: State, subscription: StoredSubscripti
 });
 
 /** Returns a subscription, brought up to now. */
-export const getSubscription = (
-  state: State,
-  id: string,
-  status: 400 | 404 = 404,
-): StoredSubscription => {
+export const getSubscription = (state: State, id: string, status: 400 | 404 = 404) => {
   const subscription = findBy(state.subscriptions, "subscription", id, status);
   settle(state, subscription);
   return subscription;

@@ -1,7 +1,11 @@
 import type { DatabasePool } from "slonik";
 import { setAccountLimit } from "../../modules/accounts/accountLimits.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import type { Mode } from "../../modules/records/owner.rules.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
+import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
+import type { RefundedItem } from "../../modules/registrations/writeRefunds.ts";
 import type { NewLimit } from "../../modules/accounts/limits.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -48,6 +52,18 @@ export const registerFor = async (
 ): Promise<Registration> => {
   const writer = createRegistrationWriter({ db, clock });
   return (await writer.register(registrationOf(accountId, given))).registration;
+};
+
+/** Refunds units of an owner's registration, by default all that are left. Without a processor, the ledger bills. */
+export const refundFor = (
+  { billing, ...context }: Partial<BillingContext> & Pick<BillingContext, "db" | "clock">,
+  owner: Owner,
+  id: string,
+  count: number | null = null,
+): Promise<RefundedItem> => {
+  const used = billing ?? createBilling({ db: context.db, stripe: null });
+  const request = { id, count, reason: null, idempotencyKey: null };
+  return refundRegistration({ ...context, billing: used }, owner, request);
 };
 
 /** Sets the limit of an account's production key as an operator would. */

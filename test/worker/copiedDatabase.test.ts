@@ -73,14 +73,10 @@ const fork = async (
 const startWaiting = (t: ExecutionContext, { db }: { readonly db: DatabasePool }) => {
   const messages: string[] = [];
   const stop = new AbortController();
-  const logger = pino(
-    {},
-    { write: (line) => messages.push(z.object({ msg: z.string() }).parse(JSON.parse(line)).msg) },
-  );
-  const named = awaitDeploymentName(
-    { db, clock: systemClock, logger, intervalMs: 20 },
-    stop.signal,
-  );
+  const write = (line: string) =>
+    messages.push(z.object({ msg: z.string() }).parse(JSON.parse(line)).msg);
+  const deps = { db, clock: systemClock, logger: pino({}, { write }), intervalMs: 20 };
+  const named = awaitDeploymentName(deps, stop.signal);
   t.teardown(() => {
     stop.abort();
     return named.catch(() => null);

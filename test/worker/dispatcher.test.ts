@@ -14,8 +14,7 @@ import { createDispatcherRuns } from "../../worker/createDispatcherRuns.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, refundFor, registrationOf } from "../support/factories.ts";
 import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
@@ -33,12 +32,7 @@ const refundTrees = async (db: DatabasePool, refunds = 1): Promise<string> => {
   );
   const tree = { accountId, mode: "test", kind: "tree" } as const;
   for (let refund = 1; refund <= refunds; refund += 1) {
-    await refundRegistration(context, tree, {
-      id: registration.id,
-      count: 1,
-      reason: null,
-      idempotencyKey: null,
-    });
+    await refundFor(context, tree, registration.id, 1);
   }
   return refundWorkflowId(await getDeploymentName(context), registration.id);
 };

@@ -26,15 +26,13 @@ type Given = Partial<Parameters<typeof ensureWorkflows>[0]> & { readonly tempora
 /** Ensures the workflows as a worker does until the test ends. Returns its log lines so far. */
 const startEnsuring = (t: ExecutionContext, given: Given): readonly z.output<typeof logLine>[] => {
   const lines: z.output<typeof logLine>[] = [];
+  const write = (line: string) => lines.push(logLine.parse(JSON.parse(line)));
   const shutdown = new AbortController();
   const running = ensureWorkflows(
     {
       deployment: DEPLOYMENT,
       plantingOrderIntervalMs: HOUR_MS,
-      logger: pino(
-        { level: "debug" },
-        { write: (line) => lines.push(logLine.parse(JSON.parse(line))) },
-      ),
+      logger: pino({ level: "debug" }, { write }),
       ...given,
     },
     shutdown.signal,

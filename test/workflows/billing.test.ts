@@ -102,11 +102,8 @@ test("a refund that is not settled continues as new, however often it is signale
   await setup.refund(id, 1);
 
   const workflowId = refundWorkflowId("test", id);
-  const first = await client.workflow.start(refund, {
-    workflowId,
-    taskQueue: "test",
-    args: [id, "3 seconds"],
-  });
+  const args: Parameters<typeof refund> = [id, "3 seconds"];
+  const first = await client.workflow.start(refund, { workflowId, taskQueue: "test", args });
   const current = client.workflow.getHandle(workflowId);
   await eventually(async () => {
     await current.signal(refundedSignal);

@@ -31,11 +31,10 @@ import { METERS } from "../../../modules/billing/stripe/meters.ts";
 import { KINDS } from "../../../modules/records/owner.rules.ts";
 import type { Kind } from "../../../modules/records/owner.rules.ts";
 import { kindColumn } from "../../../modules/records/columns.sql.ts";
-import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { safeInteger, sql } from "../../../db/sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { createTestOrganization, registerFor } from "../../support/factories.ts";
+import { createTestOrganization, refundFor, registerFor } from "../../support/factories.ts";
 import { beginAttempt, drainUsage } from "../drainUsage.ts";
 import type { SavedDatabase } from "../../support/savedDatabase.ts";
 
@@ -291,11 +290,7 @@ export const createWorld = async (
     },
     refund: async (registration: Registration, count: number): Promise<void> => {
       const { id, accountId, kind, second } = registration;
-      await refundRegistration(
-        deps,
-        { accountId, mode: "live", kind },
-        { id, count, reason: null, idempotencyKey: null },
-      );
+      await refundFor(deps, { accountId, mode: "live", kind }, id, count);
       registration.left -= count;
       write(`refund ${count} ${kind} for ${accountLabelOf(accountId)} of ${second - NOON}s`);
     },
@@ -353,10 +348,7 @@ export const createWorld = async (
       write("--- restored");
     },
     /** Goes on with another database, such as a copy or a standby that was promoted, and with what had been registered in it. */
-    continueWith: async (
-      other: DatabasePool,
-      registered: readonly Registration[],
-    ): Promise<void> => {
+    continueWith: async (other: DatabasePool, registered: readonly Registration[]) => {
       db = other;
       registrations = [...registered];
       deps = createDeps(!isOnLedger);

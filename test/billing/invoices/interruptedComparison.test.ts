@@ -30,16 +30,12 @@ test("a comparison stops when Stripe does not answer, and continues where it sto
       onFailure: (id) => failed.push(id),
     });
   const [, , third] = customers;
-  control.addFault({
-    kind: "server_error",
-    method: "GET",
-    path: "/v1/subscriptions",
-    mentioning: third ?? "",
-  });
+  const reading = { method: "GET", path: "/v1/subscriptions" } as const;
+  control.addFault({ ...reading, kind: "server_error", mentioning: third ?? "" });
   t.deepEqual(await run(), { read: 4, failed: 1 });
   t.deepEqual(failed, [third]);
 
-  control.addFault({ kind: "drop", method: "GET", path: "/v1/subscriptions", times: 3 });
+  control.addFault({ ...reading, kind: "drop", times: 3 });
   t.deepEqual(await run(), { read: 0, failed: 1 });
   control.clearFaults();
   t.deepEqual(await run(), { read: 1, failed: 0 });

@@ -33,13 +33,8 @@ const openDifferences = ({ deps, stream }: BillingSetup) =>
   listMeterEvents(deps.db, { state: "difference", accountId: stream.accountId, limit: 100 });
 
 /** Registers and refunds in twenty minutes. Stripe's sums do not have the refunds yet. Returns the registrations. */
-const lagTwentyMinutes = async ({
-  register,
-  refund,
-  drain,
-  pass,
-  reportElsewhere,
-}: BillingSetup): Promise<readonly string[]> => {
+const lagTwentyMinutes = async (setup: BillingSetup): Promise<readonly string[]> => {
+  const { register, refund, drain, pass, reportElsewhere } = setup;
   const ids: string[] = [];
   for (let minute = 0; minute < 20; minute += 1) {
     ids.push(await register(2));
@@ -106,13 +101,11 @@ test("usage and refunds that the processor has before the sender records it are 
   pass(5);
   await drain();
 
-  t.like(
-    found.filter(({ kind }) => kind === "tree"),
-    [
-      { delivered: 0, processorQuantity: 7 },
-      { delivered: 7, processorQuantity: 5 },
-    ],
-  );
+  const ofTrees = found.filter(({ kind }) => kind === "tree");
+  t.like(ofTrees, [
+    { delivered: 0, processorQuantity: 7 },
+    { delivered: 7, processorQuantity: 5 },
+  ]);
   t.deepEqual(listStreamsNeedingAttention(found), []);
 });
 
@@ -169,10 +162,9 @@ test("units of a customer without any usage here are found, also of one that the
   const setup = await setUpBilling(t);
   const { deps, pass, double, reportElsewhere, stream, customerId } = setup;
   reportElsewhere(4);
-  await updateOrganization(deps, stream.accountId, {
-    stripeCustomerId: double.control.addSubscriber({}).customerId,
-    stripeSubscriptionId: null,
-  });
+  const { customerId: stripeCustomerId } = double.control.addSubscriber({});
+  const changes = { stripeCustomerId, stripeSubscriptionId: null };
+  await updateOrganization(deps, stream.accountId, changes);
   pass(3600);
 
   await reconcile(setup);

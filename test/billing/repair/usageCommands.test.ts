@@ -18,10 +18,8 @@ test("usage list filters pending, delivered and failed usage", async (t) => {
   const scene = await setUpUsage(t);
   const states = async (...filter: readonly string[]): Promise<readonly string[]> => {
     const listed = await scene.usage.json("list", "--org", scene.id, ...filter);
-    return z
-      .array(listedEvent)
-      .parse(listed)
-      .map(({ state }) => state);
+    const events = z.array(listedEvent).parse(listed);
+    return events.map(({ state }) => state);
   };
   await scene.register(1, "test");
   await scene.drain("test");
@@ -48,14 +46,8 @@ test("usage explain prints a registration's events, and a plan that names what r
   const shown = z
     .looseObject({ meter_events: z.array(listedEvent.extend({ reason: z.string().nullable() })) })
     .parse(run);
-  t.like(shown, {
-    registration_id: registration,
-    account_id: scene.id,
-    count: 5,
-    refunded_count: 2,
-    billing: "failed",
-    invoice_number: null,
-  });
+  const ids = { registration_id: registration, account_id: scene.id, invoice_number: null };
+  t.like(shown, { ...ids, count: 5, refunded_count: 2, billing: "failed" });
   const [event] = shown.meter_events;
   t.like(event, { state: "failed", failure: "refused", attempts: 1, quantity: 5 });
   t.regex(event?.reason ?? "", /No such customer/u);
@@ -165,11 +157,8 @@ test("a refund that a deleted customer's usage keeps from being sent is closed, 
   const { usage, double } = scene;
   const customerId = await scene.setCustomer();
   const registration = await scene.send(5);
-  const [delivered] = await listMeterEvents(t.context.db, {
-    state: "delivered",
-    accountId: scene.id,
-    limit: 1,
-  });
+  const filter = { state: "delivered", accountId: scene.id, limit: 1 } as const;
+  const [delivered] = await listMeterEvents(t.context.db, filter);
   const shown = await usage("explain", `E${delivered?.id}`);
   t.notRegex(shown.stdout, /may be delivered/u);
   double.control.deleteCustomer({ customerId });

@@ -66,11 +66,7 @@ const ours: Stripe.Billing.MeterCreateParams = {
 };
 
 for (const [difference, meter, message] of [
-  [
-    "that counts events",
-    { default_aggregation: { formula: "count" } },
-    /aggregates by count, not sum/u,
-  ],
+  ["that counts", { default_aggregation: { formula: "count" } }, /aggregates by count, not sum/u],
   ["that keeps one value an hour", { event_time_window: "hour" }, /event time window is "hour"/u],
   [
     "with another customer key",

@@ -39,10 +39,7 @@ const stage = async (t: ExecutionContext, now: string) => {
   };
 };
 
-const periodOf = (start: string, end: string): Period => ({
-  start: new Date(start),
-  end: new Date(end),
-});
+const periodOf = (start: string, end: string) => ({ start: new Date(start), end: new Date(end) });
 
 test("the period is that of the item with the meter, to the second, also among many others", async (t) => {
   const { period, subscribe } = await stage(t, "2026-01-10T08:30:15Z");
@@ -60,12 +57,7 @@ const ADDED: readonly (readonly [
   period: readonly [start: string, end: string],
   options?: { readonly interval?: "year"; readonly anchor?: number },
 ])[] = [
-  [
-    "an item that was added later is the whole period",
-    "2026-01-10",
-    "2026-03-20T12:00:00Z",
-    ["2026-03-10", "2026-04-10"],
-  ],
+  ["an item added later is a whole one", "2026-01-10", "2026-03-20", ["2026-03-10", "2026-04-10"]],
   [
     "a monthly item that was added to a yearly subscription is the whole month",
     "2026-01-10",
@@ -138,10 +130,7 @@ const AMENDED: readonly (readonly [
     { ...TRIAL, status: "active", billing_cycle_anchor: at("2026-01-10") },
     "2026-04-02",
   ],
-  [
-    "a period that a billing threshold began starts there",
-    ["2026-03-24", "2026-04-10", "2026-03-24"],
-  ],
+  ["a period that a threshold began starts there", ["2026-03-24", "2026-04-10", "2026-03-24"]],
 ];
 
 for (const [title, [start, end, expected], subscription = {}, created] of AMENDED) {
@@ -171,13 +160,10 @@ test("a lost or late response about the period is an error that says so", async 
   const id = subscribe(0);
   control.addFault({ kind: "drop", method: "GET", path: `/v1/subscriptions/${id}` });
 
-  await t.throwsAsync(period(id), {
-    instanceOf: ProcessorUnavailableError,
-    message: /connection to Stripe/u,
-  });
-  await t.throwsAsync(period(id, AbortSignal.abort(new Error("too late"))), {
-    instanceOf: ProcessorUnavailableError,
-  });
+  const instanceOf = ProcessorUnavailableError;
+  await t.throwsAsync(period(id), { instanceOf, message: /connection to Stripe/u });
+  const late = AbortSignal.abort(new Error("too late"));
+  await t.throwsAsync(period(id, late), { instanceOf });
 });
 
 test("usage is what was sent for the minute, less what was refunded", async (t) => {
@@ -203,29 +189,22 @@ test("usage is what was sent for the minute, less what was refunded", async (t) 
 
 test("usage that cannot be read is an error, never 0", async (t) => {
   const { double, processor, customerId } = await setUpStripe(t);
-  const read = (id: string): Promise<number> =>
-    processor.sumUsage(id, "tree", { start: 0, end: 60 }, never);
+  const read = (id: string, signal = never): Promise<number> =>
+    processor.sumUsage(id, "tree", { start: 0, end: 60 }, signal);
   const path = `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`;
   double.control.addFault({ kind: "server_error", method: "GET", path });
 
   await t.throwsAsync(read(customerId), { message: /unknown error/u });
-  await t.throwsAsync(read("cus_gone"), {
-    instanceOf: UsageUnreadableError,
-    message: /No such customer/u,
-  });
+  const isGone = { instanceOf: UsageUnreadableError, message: /No such customer/u };
+  await t.throwsAsync(read("cus_gone"), isGone);
   // Whether Stripe says so in these words, or with this code, is not documented.
   const refused = refusal(400, "You cannot do that.", { method: "GET", path, times: 2 });
   double.control.addFault(refused);
   const unexplained = await t.throwsAsync(read(customerId), { message: /You cannot/u });
   t.false(unexplained instanceof UsageUnreadableError);
   double.control.deleteCustomer({ customerId });
-  await t.throwsAsync(read(customerId), {
-    instanceOf: UsageUnreadableError,
-    message: /No such customer/u,
-  });
-  await t.throwsAsync(
-    processor.sumUsage(customerId, "tree", { start: 0, end: 60 }, AbortSignal.abort()),
-  );
+  await t.throwsAsync(read(customerId), isGone);
+  await t.throwsAsync(read(customerId, AbortSignal.abort()));
 });
 
 test("a customer that Stripe does not know, or that was deleted, is named with the reason", async (t) => {

@@ -104,11 +104,8 @@ test("a batch with wrong donations records nothing and names them all; with atom
   t.deepEqual(await ledger(), { donations: 2, count: 2, cents: before });
 });
 
-const gift = (amount: number, ids: object) => ({
-  amount_cents: amount,
-  idempotency_key: "gift",
-  ...ids,
-});
+const gift = (amount_cents: number, ids: object, idempotency_key = "gift") =>
+  Object.assign({ amount_cents, idempotency_key }, ids);
 
 test("the first item of a key that can be recorded is, and later ones are its replays, whatever their charity and amount", async (t) => {
   const { donate, ledger, countEvents } = await stage(t);
@@ -133,11 +130,9 @@ test("the first item of a key that can be recorded is, and later ones are its re
 
 test("concurrent batches and single donations with the same keys in different orders record each donation once", async (t) => {
   const { donate, donateOne, ledger, countEvents } = await stage(t);
-  const items = Array.from({ length: 200 }, (_, index) => ({
-    amount_cents: index + 1,
-    ein: EIN,
-    idempotency_key: `gift-${index}`,
-  }));
+  const items = Array.from({ length: 200 }, (_, index) =>
+    gift(index + 1, { ein: EIN }, `gift-${index}`),
+  );
 
   const responses = await Promise.all([
     donate(items),

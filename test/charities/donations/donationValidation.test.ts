@@ -39,9 +39,8 @@ test("a remote provider's charity is validated once, by the workflow donation-<i
   t.like(body, { nonprofit_id: slug, charity_name: `The ${slug}`, total_donations: 1 });
   t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 7 });
   const { temporal, getDeployment, provider } = t.context;
-  const handle = temporal.workflow.getHandle(
-    donationWorkflowId(await getDeployment(), String(body["donation_id"])),
-  );
+  const workflowId = donationWorkflowId(await getDeployment(), String(body["donation_id"]));
+  const handle = temporal.workflow.getHandle(workflowId);
   t.like(await handle.result(), { kind: "confirmed", provider: "everyorg" });
   const callsBefore = provider.calls.length;
   t.is((await donate()).body["total_donations"], 2);
@@ -155,11 +154,9 @@ test("a batch validates each new charity once and at most 20, and its repetition
   for (const ein of eins) {
     addEveryOrgCharity(provider, `charity-${ein}`, ein);
   }
-  const items = [...eins, ...eins].map((ein, index) => ({
-    amount_cents: 10,
-    ein,
-    idempotency_key: `gift-${index}`,
-  }));
+  const items = [...eins, ...eins].map((ein, index) =>
+    Object.assign(donationTo(ein), { idempotency_key: `gift-${index}` }),
+  );
   const send = () => call("POST", BATCH, { key, body: { items } });
   const callsBefore = provider.calls.length;
 
@@ -197,10 +194,8 @@ test("if the provider fails, items of known charities are recorded and the other
 
   const statuses = results.map(({ status }) => status);
   t.deepEqual(statuses, [200, 503, 200]);
-  t.is(
-    results[1]?.body["error"],
-    "the charity is not confirmed: its provider could not validate it; try again",
-  );
+  const error = "the charity is not confirmed: its provider could not validate it; try again";
+  t.is(results[1]?.body["error"], error);
   t.is(batchIn(await send([lost])).succeeded, 1);
   t.deepEqual(await ledger(), { donations: 4, count: 4, cents: 40 });
 });
@@ -210,6 +205,6 @@ test("concurrent requests with one key record one donation", async (t) => {
   const body = { ein: addCharity(t).ein, idempotency_key: "order-1" };
   const responses = await Promise.all(Array.from({ length: 20 }, () => donate(body)));
   t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
-  t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 19);
+  t.is(responses.filter(({ replayed }) => replayed === "true").length, 19);
   t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
 });

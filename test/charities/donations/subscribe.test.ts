@@ -104,7 +104,8 @@ const FAULTS: readonly (readonly [string, Parameters<StripeDouble["control"]["ad
 for (const [title, fault] of FAULTS) {
   test(`a processor that ${title} is a 500 that adds nothing`, async (t) => {
     const { subscribe, donate, added, double, subscriptionId, flat, metered } = await stage(t);
-    double.control.addFault({ path: `/v1/subscriptions/${subscriptionId}`, ...fault });
+    const path = `/v1/subscriptions/${subscriptionId}`;
+    double.control.addFault({ path, ...fault });
 
     const failed = await subscribe();
 
@@ -115,11 +116,7 @@ for (const [title, fault] of FAULTS) {
     t.is((await donate()).status, 400, "the subscription is not active");
     t.is((await subscribe()).status, 200, "the retry is a new attempt");
     t.deepEqual(added(), [flat, metered]);
-    double.control.addFault({
-      path: `/v1/subscriptions/${subscriptionId}`,
-      ...fault,
-      method: "GET",
-    });
+    double.control.addFault({ path, ...fault, method: "GET" });
     await subscribe();
     t.is((await donate()).status, 200, "a later failure leaves the subscription active");
   });

@@ -35,8 +35,7 @@ test("a contradiction is stored and changes nothing", async (t) => {
 
 test("an order is polled until its timeline is complete, and a later verification is recorded", async (t) => {
   const { setup, order, allocated, planted, verified, report } = await placeOrders(t.context.db);
-  const { signal } = new AbortController();
-  const poll = () => pollPlantingOrder(setup.deps, order.id, signal);
+  const poll = () => pollPlantingOrder(setup.deps, order.id, new AbortController().signal);
   await report(allocated);
   t.false((await poll()).isFinished);
   await report(planted);
@@ -132,12 +131,8 @@ test("each milestone that a report reaches is an event, in their order", async (
   await report(planted);
   t.deepEqual(await milestones(), ["funds_distributed"]);
   await report(verified, allocated);
-  t.deepEqual(await milestones(), [
-    "funds_distributed",
-    "allocated",
-    "planted",
-    "planted_and_verified",
-  ]);
+  const all = ["funds_distributed", "allocated", "planted", "planted_and_verified"];
+  t.deepEqual(await milestones(), all);
 });
 
 test("planting that is reported after its verification is an event", async (t) => {

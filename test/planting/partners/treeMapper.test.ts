@@ -109,31 +109,17 @@ test("unusable names, countries, images and plantings without a location are lef
   setup.clock.set("2026-07-06T10:00:00.000Z");
   await poll(id);
   t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
-  state.interventions = [
-    ...state.interventions,
-    planting("shapeless", "2026-07-07", [20], "site_2"),
-  ];
+  const shapeless = planting("shapeless", "2026-07-07", [20], "site_2");
+  state.interventions = [...state.interventions, shapeless];
   setup.clock.set("2026-07-08T10:00:00.000Z");
   t.true((await poll(id)).isFinished);
   const site = { planting_site: { name: "Yamuna Floodplain", country: "unknown", main_image: "" } };
   const contents = (await listFacts(t.context.db, id)).map(({ content }) => content);
-  t.like(contents, {
-    1: {
-      allocations: {
-        0: { reference: "unnamed", ...site },
-        1: { reference: "shapeless", ...site },
-        length: 2,
-      },
-    },
-    2: {
-      media: {
-        0: { url: "https://cdn.example/unnamed.jpg" },
-        1: { url: "https://cdn.example/shapeless.jpg" },
-        length: 2,
-      },
-    },
-    length: 3,
-  });
+  const unnamed = { reference: "unnamed", ...site };
+  const allocations = { 0: unnamed, 1: { ...unnamed, reference: "shapeless" }, length: 2 };
+  const [first, second] = ["https://cdn.example/unnamed.jpg", "https://cdn.example/shapeless.jpg"];
+  const media = { 0: { url: first }, 1: { url: second }, length: 2 };
+  t.like(contents, { 1: { allocations }, 2: { media }, length: 3 });
 });
 
 test("an order is not placed while TreeMapper rejects the key", async (t) => {
@@ -304,13 +290,8 @@ test("an order is credited with what others have left of its records", async (t)
     [claimOf("b", 5), claimOf("c", 60)],
     "an incomplete order follows its records",
   );
-  const kept = await claim(
-    first,
-    claimOf("new", 100),
-    claimOf("c", 1),
-    claimOf("b", 1),
-    claimOf("a", 1),
-  );
+  const rest = [claimOf("c", 1), claimOf("b", 1), claimOf("a", 1)];
+  const kept = await claim(first, claimOf("new", 100), ...rest);
   t.deepEqual(kept.toReversed(), all, "a complete order keeps its trees");
   t.deepEqual(
     await claim(first, claimOf("b", 35), claimOf("a", 60), claimOf("d", 50)),

@@ -104,11 +104,8 @@ test("pages have the registrations that match, up to their limits", async (t) =>
     const shown: string[] = [];
     let after: ListPosition | null = null;
     do {
-      const { page, totals } = await readPage(db, owner, filter, {
-        after,
-        limits,
-        now: new Date(),
-      });
+      const options = { after, limits, now: new Date() };
+      const { page, totals } = await readPage(db, owner, filter, options);
       t.deepEqual(totals, { all: 0, month: 0 });
       const ids = Array.from(page?.registrations ?? [], (each) => each.id);
       const bytes = ids.reduce((sum, each) => sum + (bytesOf.get(each) ?? 0), 0);

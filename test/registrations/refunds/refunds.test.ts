@@ -212,11 +212,8 @@ const decideInYear = (
 };
 
 test("a refund is rejected for its usage first, then for its cycle, then for its age, then for its count", (t) => {
-  const all = {
-    hasUsage: false,
-    createdAt: new Date("2025-12-31T23:59:59.999Z"),
-    refundedCount: 10,
-  };
+  const createdAt = new Date("2025-12-31T23:59:59.999Z");
+  const all = { hasUsage: false, createdAt, refundedCount: 10 };
   const tooOld = { createdAt: new Date(IN_DECEMBER.getTime() - TOO_OLD_MS), refundedCount: 10 };
   for (const [given, requested, message] of [
     [all, 11, /no usage record on file$/u],

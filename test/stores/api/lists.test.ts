@@ -135,16 +135,9 @@ test("a record shows what was given, and empty texts for the rest", async (t) =>
     notes: " points ",
     created_at: "2026-03-10T09:08:07.006000Z",
   });
-  t.deepEqual(bare, {
-    count: 1,
-    refunded_count: 0,
-    customer_name: "",
-    customer_email: "",
-    customer_id: "",
-    order_id: "",
-    notes: "",
-    created_at: "2026-03-10T09:08:07.006001Z",
-  });
+  const empty = { customer_name: "", customer_email: "", customer_id: "", order_id: "", notes: "" };
+  const created_at = "2026-03-10T09:08:07.006001Z";
+  t.deepEqual(bare, { ...empty, count: 1, refunded_count: 0, created_at });
   t.is((await get("/app/api/plant", store.live)).body["count"], 0);
 });
 
@@ -164,9 +157,8 @@ test("malformed and repeated parameters are rejected by name", async (t) => {
     ["customer_name=%00", /customer_name/u],
     ["customer_name=%", /percent-encoded/u],
   ] as const) {
-    const { status, body } = await get(`/app/api/plastic?${query}`, store.test);
-    t.is(status, 400, query);
-    t.is(body["code"], "INVALID_PARAMETER");
-    t.regex(String(body["error"]), message);
+    const refused = await get(`/app/api/plastic?${query}`, store.test);
+    t.like(refused, { status: 400, body: { code: "INVALID_PARAMETER" } }, query);
+    t.regex(String(refused.body["error"]), message);
   }
 });

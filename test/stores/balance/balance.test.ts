@@ -69,9 +69,8 @@ test("test keys spend nothing, need no balance and do not see live records", asy
 });
 
 test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
-  const { db, url, get, post, store } = await startStoreApiOf(t, {
-    store: { balanceCents: 300, lowBalanceCents: 200 },
-  });
+  const stocked = { balanceCents: 300, lowBalanceCents: 200 };
+  const { db, url, get, post, store } = await startStoreApiOf(t, { store: stocked });
   await post("/app/api/plant", store.live, { trees: 1 });
   await post("/app/api/plastic", store.live, { bottles: 3 });
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1, reason: "cancelled" });
@@ -87,15 +86,13 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
   const cursor = String(first.body["next_cursor"]);
   const second = await get(`/app/api/balance?limit=2&cursor=${cursor}`, store.live);
   t.like(second.body, { has_more: false, next_cursor: "" });
-  t.like(
-    [first, second].flatMap(({ body }) => rowsIn(body, "entries")),
-    [
-      { kind: "refund", amount_cents: 50, balance_cents: 270, note: "cancelled", reference: null },
-      { kind: "bottle", amount_cents: -30, balance_cents: 220 },
-      { kind: "tree", amount_cents: -50, balance_cents: 250 },
-      { kind: "topup", amount_cents: 300, balance_cents: 300 },
-    ],
-  );
+  const entries = [first, second].flatMap(({ body }) => rowsIn(body, "entries"));
+  t.like(entries, [
+    { kind: "refund", amount_cents: 50, balance_cents: 270, note: "cancelled", reference: null },
+    { kind: "bottle", amount_cents: -30, balance_cents: 220 },
+    { kind: "tree", amount_cents: -50, balance_cents: 250 },
+    { kind: "topup", amount_cents: 300, balance_cents: 300 },
+  ]);
   await changeTestBalance(db, store.id, 1, { reference: "invoice-1" });
   const headers = { ...store.live, Accept: "text/csv" };
   const csv = await (await fetch(`${url}/app/api/balance`, { headers })).text();

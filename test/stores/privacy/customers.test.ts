@@ -256,12 +256,7 @@ const CASES: readonly (readonly [string, "live" | "test" | null, string, readonl
     "--customer-id 1",
     ["bob", "2", "shared"],
   ],
-  [
-    "a customer's id leads to an address that no other id has",
-    null,
-    "--customer-id 1",
-    ["bob", "2"],
-  ],
+  ["an id leads to an address that no other id has", null, "--customer-id 1", ["bob", "2"]],
   [
     "a given address does not lead to another id than the given one",
     null,

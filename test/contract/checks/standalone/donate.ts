@@ -156,13 +156,8 @@ export const donateChecks: readonly Check[] = [
     }
   }),
   decision("unknown fields, query parameters and null are ignored", async (t) => {
-    const nothing = {
-      attribution: null,
-      metadata: null,
-      charity_name: null,
-      idempotency_key: null,
-    };
-    const body = { amount_cents: 100, ein: EIN, foo: 1, ...nothing };
+    const none = { attribution: null, metadata: null, charity_name: null, idempotency_key: null };
+    const body = { amount_cents: 100, ein: EIN, foo: 1, ...none };
     readDonated(await t.service.organization().post(`${PATH}?amount_cents=9&foo=1`, body));
   }),
   decision(

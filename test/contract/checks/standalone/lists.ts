@@ -27,11 +27,8 @@ export const listChecks = (kind: Kind): readonly Check[] => {
       expect.equal("records", records.length, 1);
       const { id, count, idempotency_key: key, metadata, attribution } = created.record;
       expect.fields(records[0] ?? {}, { id, count, idempotency_key: key, metadata, attribution });
-      expect.equal(
-        "created_at",
-        Date.parse(records[0]?.created_at ?? ""),
-        Date.parse(created.record.created_at),
-      );
+      const listedAt = Date.parse(records[0]?.created_at ?? "");
+      expect.equal("created_at", listedAt, Date.parse(created.record.created_at));
       expect.fields({ total, month }, { total: created.total, month: created.month });
     }),
     contract("without filters it lists every record", async (t) => {

@@ -6,8 +6,8 @@ import { registrationsOf } from "./registrations.ts";
 import type { Kind } from "./registrations.ts";
 
 export const refundChecks = (kind: Kind): readonly Check[] => {
-  const { refundPath, idRequired } = KIND_NAMES[kind];
-  const { contract, decision } = checksOf(`POST ${refundPath}`, registrationsOf(kind));
+  const { refundPath: path, idRequired } = KIND_NAMES[kind];
+  const { contract, decision } = checksOf(`POST ${path}`, registrationsOf(kind));
   return [
     contract("a refund without a count takes back the whole registration", async (t) => {
       const { record, total } = await t.register({ count: 7, attribution: unique("refund") });
@@ -28,21 +28,18 @@ export const refundChecks = (kind: Kind): readonly Check[] => {
         expect.error(await t.refund(body), 400, idRequired);
       }
     }),
-    contract(
-      "a body that is not a JSON object is a 400",
-      rejects(refundPath, { bodies: NO_OBJECTS }),
-    ),
+    contract("a body that is not a JSON object is a 400", rejects(path, { bodies: NO_OBJECTS })),
     contract("a count that is not an integer of at least 1 is a 400", async (t) => {
       const { record, total } = await t.register({ count: 5 });
       const wrong = [0, -1, 1.5, "1", true, [], {}];
       const bodies = wrong.map((count) => ({ id: record.id, count }));
-      await rejects(refundPath, { bodies }, /count/u)(t);
+      await rejects(path, { bodies }, /count/u)(t);
       expect.equal("total", (await t.list()).total, total);
     }),
     contract("a reason that is not a text is a 400", async (t) => {
       const { record } = await t.register({ count: 1 });
       const bodies = [true, {}, []].map((reason) => ({ id: record.id, reason }));
-      await rejects(refundPath, { bodies }, /reason/u)(t);
+      await rejects(path, { bodies }, /reason/u)(t);
     }),
     contract("a refunded registration's idempotency_key still returns it", async (t) => {
       const body = { count: 3, idempotency_key: unique("key") };
@@ -70,7 +67,7 @@ export const refundChecks = (kind: Kind): readonly Check[] => {
     decision("unknown fields, metadata and null are ignored", async (t) => {
       const { record } = await t.register({ count: 1 });
       const body = { id: record.id, metadata: { a: 1 }, foo: true, count: null, reason: null };
-      t.readRefunded(await t.service.organization().post(`${refundPath}?id=other&count=9`, body));
+      t.readRefunded(await t.service.organization().post(`${path}?id=other&count=9`, body));
     }),
     decision("a misspelt idempotency_key is a 400 that names the right one", async (t) => {
       const { record } = await t.register({ count: 2 });
