@@ -24,9 +24,7 @@ export const accountColumns = columnsOf("account", accountRow);
 
 export const findAccount = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.prepared("find_account", accountRow)`
-    SELECT ${accountColumns}
-    FROM account
-    WHERE id = ${id}
+    SELECT ${accountColumns} FROM account WHERE id = ${id}
   `);
 
 const stripeCustomerRow = accountRow.pick({ id: true, stripeCustomerId: true });
@@ -96,17 +94,13 @@ export const updateAccount = async (
   }
   try {
     await db.query(sql.typeAlias("void")`
-      UPDATE account
-      SET ${assignments}
-      WHERE id = ${id}
+      UPDATE account SET ${assignments} WHERE id = ${id}
     `);
   } catch (error) {
     throw violates(error, "account_stripe_customer")
       ? invalidRequest(
           "the Stripe customer belongs to another account; each account needs its own",
-          {
-            cause: error,
-          },
+          { cause: error },
         )
       : error;
   }

@@ -39,7 +39,6 @@ export const keyHint = (key: string, prefix = ""): string => key.slice(0, prefix
 const SHORTEST_KEY = 16;
 const LONGEST_KEY = 256;
 
-/** Returns whether a text can be a key. Other texts need not be looked up. */
 export const hasKeyLength = ({ length }: string): boolean =>
   length >= SHORTEST_KEY && length <= LONGEST_KEY;
 

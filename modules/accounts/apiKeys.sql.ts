@@ -86,7 +86,6 @@ export const listCallers = async (db: CommonQueryMethods, digests: readonly stri
   return new Map(rows.map(({ digest, ...caller }) => [digest, caller]));
 };
 
-/** A key to insert. The key itself is not stored, only its digest and a hint. */
 type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt">;
 
 export const insertApiKey = (db: CommonQueryMethods, key: NewApiKey) =>
@@ -108,16 +107,12 @@ export const listApiKeys = (db: CommonQueryMethods, accountId: string) =>
 
 export const findApiKeyByDigest = (db: CommonQueryMethods, digest: string) =>
   db.maybeOne(sql.type(apiKeyRow)`
-    SELECT ${columns}
-    FROM api_key
-    WHERE hash = decode(${digest}, 'hex')
+    SELECT ${columns} FROM api_key WHERE hash = decode(${digest}, 'hex')
   `);
 
 export const findApiKey = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.type(apiKeyRow)`
-    SELECT ${columns}
-    FROM api_key
-    WHERE id = ${id}
+    SELECT ${columns} FROM api_key WHERE id = ${id}
   `);
 
 /**

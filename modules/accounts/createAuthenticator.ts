@@ -35,7 +35,6 @@ export const noteKeyUses = (
  * Returns a function that returns the caller of a key, of either interface; null if the key is unknown, revoked or expired.
  * It looks keys up by their SHA-256 and caches them briefly. Text that cannot be a key is not looked up. A cached key still
  * expires on time.
- * @param nowMs a monotonic clock
  */
 export const createAuthenticator = ({
   db,

@@ -3,10 +3,6 @@ import type { Kind } from "../records/owner.rules.ts";
 import { text } from "../records/fields.rules.ts";
 import { parseColor } from "./brandColor.rules.ts";
 
-/*
- * What an organization's public pages say about it. Operators set it.
- */
-
 /** The parts of the page that an organization may hide. Registered and verified trees always show. */
 export const HIDEABLE_SECTIONS = ["bottles", "donations", "months", "sites", "photos"] as const;
 export type HideableSection = (typeof HIDEABLE_SECTIONS)[number];

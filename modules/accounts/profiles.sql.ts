@@ -19,7 +19,6 @@ export const findProfile = async (db: CommonQueryMethods, accountId: string) =>
     WHERE account_id = ${accountId}
   `)) ?? DEFAULT_PROFILE;
 
-/** Changes an account's profile, creating a default one if there is none. */
 export const updateProfile = async (
   transaction: DatabaseTransactionConnection,
   accountId: string,
@@ -37,15 +36,11 @@ export const updateProfile = async (
     }),
   });
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO profile (account_id)
-    VALUES (${accountId})
-    ON CONFLICT (account_id) DO NOTHING
+    INSERT INTO profile (account_id) VALUES (${accountId}) ON CONFLICT (account_id) DO NOTHING
   `);
   if (assignments !== null) {
     await transaction.query(sql.typeAlias("void")`
-      UPDATE profile
-      SET ${assignments}
-      WHERE account_id = ${accountId}
+      UPDATE profile SET ${assignments} WHERE account_id = ${accountId}
     `);
   }
 };

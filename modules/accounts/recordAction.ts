@@ -11,13 +11,8 @@ export const recordAction = (
   transaction: CommonQueryMethods,
   actor: Actor,
   now: Date,
-  { details: given = {}, ...action }: Action,
+  { details = {}, ...action }: Action,
 ): Promise<void> => {
-  const signature = actor.kind === "platform" && { signature: actor.signature };
-  return insertAuditEntry(
-    transaction,
-    actor,
-    { ...action, details: { ...given, ...signature } },
-    now,
-  );
+  const signed = actor.kind === "platform" ? { ...details, signature: actor.signature } : details;
+  return insertAuditEntry(transaction, actor, { ...action, details: signed }, now);
 };

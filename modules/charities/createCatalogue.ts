@@ -79,13 +79,11 @@ const search = async (db: CommonQueryMethods, { name, ein, page, pageSize }: Cha
   if (found.totalItems === 0 && words) {
     found = await searchCatalogue(db, { name: words, ein, match: "similar" }, slice);
   }
-  const { items, totalItems } = found;
-  return { items: items.map(toCharity), totalItems };
+  return { ...found, items: found.items.map(toCharity) };
 };
 
 /**
- * The built-in catalogue: the `charity` table, filled from the IRS's public Business Master File. Ids are
- * `irs_` and the EIN.
+ * The built-in catalogue: the `charity` table, filled from the IRS's Business Master File. Ids are `irs_` and the EIN.
  * @param searches connections for searches, which may take tens of milliseconds
  */
 export const createCatalogue = (
@@ -101,10 +99,5 @@ export const createCatalogue = (
     return ein === null ? null : findByEin(ein);
   };
 
-  return {
-    name: "catalogue",
-    find,
-    findKnown: find,
-    search: (query) => search(searches, query),
-  };
+  return { name: "catalogue", find, findKnown: find, search: (query) => search(searches, query) };
 };

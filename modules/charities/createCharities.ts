@@ -74,7 +74,6 @@ export const createCharities = ({
     maxSize: REMEMBERED_CHARACTERS,
     sizeCalculation: (charity) => JSON.stringify(charity).length,
   });
-  const { CHARITY_API_BASE: apiBase } = config;
   return {
     /** @throws OutageError if the settings have no API key of it */
     named: (name: CharityProviderName, accountId: string): CharityProvider => {
@@ -88,7 +87,7 @@ export const createCharities = ({
       }
       const { url, open, keys } = REMOTE[name];
       const api = open({
-        url: apiBase === undefined ? url : `${apiBase}/${name}`,
+        url: config.CHARITY_API_BASE === undefined ? url : `${config.CHARITY_API_BASE}/${name}`,
         keys: keys.map((setting) => config[setting] ?? ""),
         db,
         accountId,

@@ -29,7 +29,6 @@ export type Carrier = {
   readonly subscriptionId: string | null;
 };
 
-/** Returns an account with what decides whether it may make donations with idempotency keys. */
 export const readDonor = (db: CommonQueryMethods, owner: AccountMode, keys: readonly string[]) =>
   db.one(sql.prepared("read_donor", donorRow)`
     SELECT

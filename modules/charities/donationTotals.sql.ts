@@ -6,12 +6,11 @@ import { safeInteger, sql } from "../../db/sql.ts";
 const totalsRow = z.strictObject({ count: safeInteger, amountCents: safeInteger });
 
 /** Returns the number and sum of the donations that are not refunded. */
-export const readDonationTotals = async (
-  db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-) =>
+export const readDonationTotals = async (db: CommonQueryMethods, owner: AccountMode) =>
   (await db.maybeOne(sql.prepared("read_donation_totals", totalsRow)`
-    SELECT count, amount_cents AS "amountCents" FROM donor WHERE account_id = ${accountId} AND mode = ${mode}
+    SELECT count, amount_cents AS "amountCents"
+    FROM donor
+    WHERE account_id = ${owner.accountId} AND mode = ${owner.mode}
   `)) ?? { count: 0, amountCents: 0 };
 
 /** Defines the query `new_donor`, which adds a table of donations to the totals of their owners, and has those after it. */

@@ -50,10 +50,7 @@ export type DonationFilter = {
   readonly until?: Date | undefined;
 };
 
-/*
- * A donation as clients see it: in responses, lists, files and events.
- */
-
+/** A donation as clients see it: in responses, lists and files. */
 export const donationJson = z
   .strictObject({
     id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),

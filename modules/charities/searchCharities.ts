@@ -26,12 +26,11 @@ export const searchCharities = async (
   if (isNothing || (namedEin !== null && namedEin !== ein)) {
     return NO_MATCHES;
   }
-  const name = namedEin === null ? given : null;
   const { charityProvider } = await getAccount(context.db, accountId);
   const provider = context.charities.named(charityProvider, accountId);
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   try {
-    return await provider.search({ ...query, name, ein }, signal);
+    return await provider.search({ ...query, name: namedEin === null ? given : null, ein }, signal);
   } catch (error) {
     if (error instanceof CharityProviderError || codeOf(error) === "query_timeout") {
       throw new OutageError("charity search failed", { cause: error });

@@ -1,9 +1,7 @@
 import { inMicroseconds, sql, timestamp } from "../../db/sql.ts";
 import type { RecordTable } from "./ownedRecords.sql.ts";
 
-/*
- * A page begins after the last record of the previous one, wherever that is meanwhile, so new records move no page.
- */
+/* A page begins after the last record of the previous one, wherever that is meanwhile, so new records move no page. */
 
 /** Where a page of a list ended: the time of a record, with the microseconds that a Date does not hold, and its id. */
 export type ListPosition = { readonly position: string; readonly id: string };

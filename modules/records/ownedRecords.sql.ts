@@ -58,10 +58,7 @@ const AFTER_LAST_ID = "9223372036854775807";
  * of the rows: all rows that others have added since would be read first.
  * @param before only rows with a lower id; null for all
  */
-export const newestOf = (
-  accountId: string | null,
-  before: string | null,
-): { readonly condition: FragmentSqlToken; readonly order: FragmentSqlToken } => {
+export const newestOf = (accountId: string | null, before: string | null) => {
   const bound = sql.fragment`(SELECT ${before ?? AFTER_LAST_ID}::bigint)`;
   return accountId === null
     ? { condition: sql.fragment`id < ${bound}`, order: sql.fragment`ORDER BY id DESC` }

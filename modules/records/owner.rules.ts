@@ -11,10 +11,7 @@ export type AccountMode = { readonly accountId: string; readonly mode: Mode };
 export const accountModeKey = ({ accountId, mode }: AccountMode): string => `${accountId}/${mode}`;
 
 /** Returns the account and mode alone, of a caller or a record that has other fields. */
-export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => ({
-  accountId,
-  mode,
-});
+export const accountModeOf = ({ accountId, mode }: AccountMode) => ({ accountId, mode });
 
 /** The kinds of impact actions. Stripe has a meter for each. This is their only list. */
 export const KINDS = ["tree", "bottle"] as const;

@@ -87,8 +87,7 @@ export const checkLimits = async <Given extends NewRegistration>(
   const { limits, countRegistered } = await lockLimits(transaction, entries, now);
   let rejections = findRejections(entries, limits, []);
   if (rejections.size > 0) {
-    const knownKeys = await listKnownKeys(transaction, entries);
-    rejections = findRejections(entries, limits, knownKeys);
+    rejections = findRejections(entries, limits, await listKnownKeys(transaction, entries));
   }
   return { rejections, countRegistered };
 };

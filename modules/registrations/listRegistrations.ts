@@ -66,7 +66,6 @@ export const listRegistrations = (
     /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
     pages: readPages(),
     /** Returns the owner's totals, which ignore the filter. To be called when the first page has been read, which may have them. */
-    readTotals: async (): Promise<Totals> =>
-      totals ?? (await readTotals(lists, owner, clock.now())),
+    readTotals: async () => totals ?? (await readTotals(lists, owner, clock.now())),
   };
 };

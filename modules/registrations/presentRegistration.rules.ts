@@ -1,6 +1,5 @@
 import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
-import type { EVENT_DATA } from "../events/events.rules.ts";
 import { storedMetadata } from "../records/fields.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
@@ -46,10 +45,7 @@ export const presentRegistration = (
   refunded_count: registration.refundedCount,
 });
 
-export const registrationCreated = (
-  kind: Kind,
-  registration: Registration,
-): z.output<(typeof EVENT_DATA)["registration.created"]> => {
+export const registrationCreated = (kind: Kind, registration: Registration) => {
   const { id, count, fractional_count, idempotency_key, metadata, attribution } =
     presentRegistration(registration);
   const fields = { count, fractional_count, idempotency_key, metadata, attribution };

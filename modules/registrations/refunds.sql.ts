@@ -116,10 +116,7 @@ export const insertRefunds = async (
   };
 };
 
-const lockedRow = z.strictObject({
-  place: z.int(),
-  registration: lockedRegistration.nullable(),
-});
+const lockedRow = z.strictObject({ place: z.int(), registration: lockedRegistration.nullable() });
 
 /**
  * Locks registrations until the transaction ends.
@@ -159,11 +156,7 @@ export const lockRegistrations = async (
   return new Map(rows.map(({ place, registration }) => [place, registration]));
 };
 
-const keyedRow = z.strictObject({
-  place: z.int(),
-  registrationId: z.uuid(),
-  count: safeInteger,
-});
+const keyedRow = z.strictObject({ place: z.int(), registrationId: z.uuid(), count: safeInteger });
 
 const KEY = { accountId: "uuid", mode: "text", operation: "text", idempotencyKey: "text" } as const;
 

@@ -87,12 +87,8 @@ export const insertRegistrations = async (
 ) => {
   try {
     const row = await db.one(sql.prepared("insert_registrations", insertedRow)`
-      WITH entry AS MATERIALIZED (
-        ${entryRows(entries)}
-      ),
-      batch AS MATERIALIZED (
-        SELECT nextval('usage_batch') AS number
-      ),
+      WITH entry AS MATERIALIZED (${entryRows(entries)}),
+      batch AS MATERIALIZED (SELECT nextval('usage_batch') AS number),
       ${joinedOrders("entry")},
       -- Orders are opened before keys are inserted, as in imports.
       ${claimedKeys(ENTRY_SCOPE, sql.fragment`CROSS JOIN (SELECT count(*) FROM joined_order) AS orders`)},

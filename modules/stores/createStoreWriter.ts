@@ -21,9 +21,7 @@ import type {
 } from "./storeWrites.rules.ts";
 import { findEarlierResponse, readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
 
-export type StoreContext = Context & {
-  readonly storeWriter: ReturnType<typeof createStoreWriter>;
-};
+export type StoreContext = Context & { readonly storeWriter: ReturnType<typeof createStoreWriter> };
 
 /** After it another store is written, and this one again later. PostgreSQL grants locks in the order in which they are requested. */
 const LOCK_WAIT_MS = 250;

@@ -1,9 +1,5 @@
 import { longText, shortText, textOrNumber } from "../records/fields.rules.ts";
 
-/*
- * The customer and the order that a store records impact for, and the filters that find its records again.
- */
-
 export const customerName = () => textOrNumber();
 export const customerEmail = shortText;
 export const anyCustomer = shortText;
@@ -83,11 +79,7 @@ const formsOfOrder = (given: string): readonly string[] => {
 };
 
 /** Returns what was given in the form in which the database compares it. */
-export const identifyCustomer = ({
-  ids,
-  emails,
-  orderIds,
-}: CustomerIdentity): CustomerIdentity => ({
+export const identifyCustomer = ({ ids, emails, orderIds }: CustomerIdentity) => ({
   ids: ids.map((id) => normalizeCustomerId(id.trim()).normalize()),
   emails: emails.map((email) => email.trim()),
   orderIds: orderIds.flatMap((id) => formsOfOrder(id.trim())),

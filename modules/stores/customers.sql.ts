@@ -11,9 +11,7 @@ const column = (table: RecordTable, name: string): IdentifierSqlToken =>
 
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
 
-/*
- * Conditions that a record has a customer or an order, each in the form that its index serves.
- */
+/* Conditions that a record has a customer or an order, each in the form that its index serves. */
 
 export const hasNameWith = (table: RecordTable, part: string) =>
   sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${`%${escapeLike(part.trim())}%`})`;
@@ -70,8 +68,6 @@ export const isFiltered = (table: RecordTable, owner: RecordOwner, filter: Impac
     ...inRange(column(table, "created_at"), filter),
   );
 };
-
-/* Which registrations and donations of a store belong to a customer, whatever identifies the customer. */
 
 /** The digests of texts. `digest` makes one of each `given`. */
 const anyOf = (values: readonly string[], digest: FragmentSqlToken) =>

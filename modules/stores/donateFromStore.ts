@@ -35,11 +35,8 @@ export const donateFromStore = async (
     const [outcome] = outcomes.values();
     if (outcome instanceof DomainError && outcome.code === "charity_not_found") {
       const hint = ein === null ? `; an EIN ${EIN_MUST_BE}` : "";
-      throw new DomainError(
-        outcome.code,
-        `no charity found for the charity_id ${charityId}${hint}`,
-        { cause: outcome },
-      );
+      const message = `no charity found for the charity_id ${charityId}${hint}`;
+      throw new DomainError(outcome.code, message, { cause: outcome });
     }
     const charity = resultOfOne([...outcomes.values()]);
     return { ...write, ...customer, kind: "donation", amountCents, charity, recordId };

@@ -8,10 +8,6 @@ import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { KINDS, MODES } from "../records/owner.rules.ts";
 
-/*
- * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
- */
-
 /** The customers of the registrations and donations for which a condition holds, as a table `record`. */
 const customersOf = (
   condition: (table: RecordTable) => FragmentSqlToken,

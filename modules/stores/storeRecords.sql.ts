@@ -117,7 +117,6 @@ const BY_NAME = "wholeName";
 
 const isByName = (filter: RefundFilter): boolean => conditionsOf(filter).join("_") === BY_NAME;
 
-/** The row of a refund by a name. */
 const rowByName = ({ accountId, mode, refunded, quantity, filter }: Selection) => sql.fragment`
   SELECT
     1::bigint AS place, ${accountId}::uuid AS account_id, ${mode}::text AS mode, ${refunded}::text AS refunded,

@@ -23,9 +23,7 @@ export type StoreWrite = AccountMode & {
 
 /** Plants trees, rescues bottles, or donates to a confirmed charity. The kind is also that of its balance entry. */
 type Purchase = StoreWrite &
-  CustomerDetails & {
-    readonly recordId: string;
-  } & (
+  CustomerDetails & { readonly recordId: string } & (
     | {
         readonly kind: Kind;
         readonly count: number;
@@ -184,10 +182,7 @@ const accept = (
 };
 
 /** The field of the requests in which the units of a kind are. */
-export const COUNT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfies Record<
-  Kind,
-  string
->;
+export const COUNT_FIELDS: Readonly<Record<Kind, string>> = { tree: "trees", bottle: "bottles" };
 
 /** Returns the price of a unit; a donation is one unit. Test keys spend nothing, and a page for a payment costs nothing. */
 const unitPriceOf = (write: Purchase | TopUpWrite, prices: Prices): number => {
@@ -244,6 +239,5 @@ export const decideStoreWrite = (write: AnyStoreWrite, ledger: StoreLedger, now:
     const countToday = use.countToday + registered.count;
     ledger.limits.set(accountModeKey(registered), { ...use, countToday });
   }
-  const amountCents = Number(-neededCents);
-  return accept(ledger, balance, { write, unitPriceCents, amountCents }, now);
+  return accept(ledger, balance, { write, unitPriceCents, amountCents: Number(-neededCents) }, now);
 };

@@ -196,10 +196,9 @@ export const recordStoreWrites = async (
     );
   } catch (error) {
     // A failed batch is divided until one write is left, so the first one is the cause.
-    const cause = kind
+    throw kind
       ? asTotalError(error, "impact_total_safe", COUNT_FIELDS[kind])
       : asTotalError(error, "donor_total_safe", "amount_cents");
-    throw cause;
   }
 };
 

@@ -105,7 +105,6 @@ export const lockBalances = (
 /** PostgreSQL's code for a lock that was not granted within `lock_timeout`. */
 const LOCK_NOT_AVAILABLE = "55P03";
 
-/** Returns whether a lock was not granted within the time of `limitLockWait`. */
 export const isLockTimeout = (error: unknown): boolean =>
   codeOf(error) === LOCK_NOT_AVAILABLE || (error instanceof Error && isLockTimeout(error.cause));
 
@@ -180,11 +179,7 @@ export const updateStore = async (
   if (assignments !== null) {
     await writeStore(
       db,
-      sql.typeAlias("void")`
-        UPDATE store
-        SET ${assignments}
-        WHERE account_id = ${id}
-      `,
+      sql.typeAlias("void")`UPDATE store SET ${assignments} WHERE account_id = ${id}`,
     );
   }
 };
