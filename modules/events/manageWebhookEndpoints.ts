@@ -10,7 +10,7 @@ import {
 } from "./endpoints.sql.ts";
 import type { EndpointChanges, EndpointSettings, WebhookEndpoint } from "./endpoints.sql.ts";
 import { insertPing } from "./deliveries.sql.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import type { Actor, AuditAction } from "../accounts/audit.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS, requireTypesOf } from "./webhooks.rules.ts";
@@ -34,7 +34,6 @@ export type WebhookContext = Context & {
 export type ChangeContext = OperatorContext<Actor | null>;
 
 /**
- * Returns an endpoint.
  * @param owner null for one of any owner, for operators
  * @throws DomainError record_not_found
  */
@@ -42,13 +41,8 @@ export const getWebhookEndpoint = async (
   db: CommonQueryMethods,
   id: string,
   owner: AccountMode | null = null,
-): Promise<WebhookEndpoint> => {
-  const endpoint = await findEndpoint(db, id, owner);
-  if (endpoint === null) {
-    throw new DomainError("record_not_found", "webhook endpoint not found");
-  }
-  return endpoint;
-};
+): Promise<WebhookEndpoint> =>
+  requireFound(await findEndpoint(db, id, owner), "webhook endpoint not found");
 
 /** @throws DomainError request_invalid */
 export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
@@ -193,11 +187,7 @@ export const updateWebhookEndpoint = (
     return endpoint;
   });
 
-/** Deletes an endpoint. Its deliveries are no longer made. */
-export const deleteWebhookEndpoint = (
-  context: ChangeContext,
-  endpoint: WebhookEndpoint,
-): Promise<void> =>
+export const deleteWebhookEndpoint = (context: ChangeContext, endpoint: WebhookEndpoint) =>
   context.db.transaction(async (transaction) => {
     await deleteEndpoint(transaction, endpoint.id);
     await recordWebhookAction(transaction, context, "webhook.delete", endpoint);
@@ -208,10 +198,7 @@ export const deleteWebhookEndpoint = (
  * @returns the id of the delivery
  * @throws DomainError request_invalid if the endpoint is disabled
  */
-export const pingWebhookEndpoint = (
-  context: ChangeContext,
-  endpoint: WebhookEndpoint,
-): Promise<string> =>
+export const pingWebhookEndpoint = (context: ChangeContext, endpoint: WebhookEndpoint) =>
   context.db.transaction(async (transaction) => {
     requireEnabled(endpoint);
     const position = await insertPing(transaction, endpoint, newId(), context.clock.now());
