@@ -10,7 +10,7 @@ import { findOwnRegistration } from "../registrations/registrations.sql.ts";
 import { RECORD_KINDS } from "../records/owner.rules.ts";
 import type { AccountMode, RecordKind } from "../records/owner.rules.ts";
 import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { DomainError, invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
@@ -95,11 +95,10 @@ export const revokeCertificate = (
 ): Promise<{ readonly recordId: string; readonly isOfOrder: boolean }> =>
   db.transaction(async (transaction) => {
     const now = clock.now();
-    const revoked = await revoke(transaction, token, now);
-    if (revoked === null) {
-      throw new DomainError("record_not_found", "certificate not found, or already revoked");
-    }
-    const { accountId, recordId, isOfOrder } = revoked;
+    const { accountId, recordId, isOfOrder } = requireFound(
+      await revoke(transaction, token, now),
+      "certificate not found, or already revoked",
+    );
     await recordAction(transaction, actor, now, {
       action: "certificate.revoke",
       accountId,
