@@ -70,8 +70,5 @@ export const createPlanting = (
       "PLANTING_PARTNER is treemapper, but TREEMAPPER_API_KEY is not set. Set it to the key of the planting project.",
     );
   }
-  return {
-    partnerFor: (mode) => (mode === "test" ? simulation : live),
-    findPartner,
-  };
+  return { partnerFor: (mode) => (mode === "test" ? simulation : live), findPartner };
 };

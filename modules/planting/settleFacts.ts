@@ -31,9 +31,8 @@ export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stri
 const sharesOf = ({ content }: StoredFact, siteIds: ReadonlyMap<string, number>) => {
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
-  for (const [index, { reference, region, forest_type: forestType }] of sitesOf(
-    content,
-  ).entries()) {
+  for (const [index, site] of sitesOf(content).entries()) {
+    const { reference, region, forest_type: forestType } = site;
     const siteId = siteIds.get(reference) ?? 0;
     const known = bySite.get(siteId) ?? { siteId, region, forestType, weight: 0, factorId: null };
     bySite.set(siteId, { ...known, weight: known.weight + (allocations[index]?.trees ?? 1) });
@@ -149,11 +148,8 @@ export const changeFacts = async (
   const { order, facts } = await settleFacts(transaction, before, factsBefore);
 
   const recorded = given.map(({ stage, digest, newId }): RecordedFact => {
-    const {
-      id = null,
-      state = "waiting",
-      reason = null,
-    } = facts.find((fact) => fact.stage === stage && fact.digest === digest) ?? {};
+    const found = facts.find((fact) => fact.stage === stage && fact.digest === digest);
+    const { id = null, state = "waiting", reason = null } = found ?? {};
     return id === newId || state === "withdrawn"
       ? { stage, outcome: state, reason }
       : { stage, outcome: "repeated", reason: null };
