@@ -7,9 +7,7 @@ const slugRow = z.strictObject({ slug: z.string() });
 
 export const findDashboardSlug = (db: CommonQueryMethods, accountId: string) =>
   db.maybeOneFirst(sql.prepared("find_dashboard_slug", slugRow)`
-    SELECT slug
-    FROM dashboard
-    WHERE account_id = ${accountId} AND NOT is_alias
+    SELECT slug FROM dashboard WHERE account_id = ${accountId} AND NOT is_alias
   `);
 
 type NewSlug = { readonly accountId: string; readonly slug: string; readonly createdAt: Date };

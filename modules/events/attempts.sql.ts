@@ -22,19 +22,15 @@ const nextWaiting = (condition: FragmentSqlToken) => sql.fragment`
 /**
  * Lists the ids of enabled endpoints that have due deliveries, in their order. It steps through the index of pending deliveries
  * from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with that of the deliveries.
- * @param after the last endpoint of the page before; null for the first page
+ * @param page.after the last endpoint of the page before; null for the first page
  */
 export const listDueEndpoints = (
   db: CommonQueryMethods,
-  {
-    after,
-    now,
-    limit,
-  }: { readonly after: string | null; readonly now: Date; readonly limit: number },
+  page: { readonly after: string | null; readonly now: Date; readonly limit: number },
 ) =>
   db.anyFirst(sql.type(idRow)`
     WITH RECURSIVE waiting AS (
-      (${nextWaiting(after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${after}`)})
+      (${nextWaiting(page.after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${page.after}`)})
       UNION ALL
       SELECT following.endpoint_id
       FROM waiting
@@ -51,11 +47,11 @@ export const listDueEndpoints = (
     CROSS JOIN LATERAL (
       SELECT
       FROM webhook_delivery
-      WHERE webhook_delivery.endpoint_id = endpoint.id AND ${isDue(now)}
+      WHERE webhook_delivery.endpoint_id = endpoint.id AND ${isDue(page.now)}
       ORDER BY webhook_delivery.due_at
       LIMIT 1
     ) AS due
-    LIMIT ${limit}
+    LIMIT ${page.limit}
   `);
 
 const claimedRow = z.strictObject({

@@ -26,7 +26,6 @@ const PLACES = 240;
 /** How many of them are of slow endpoints, which get that many requests a second at most. */
 const SLOW_PLACES = 60;
 
-/** How many slow endpoints are remembered. */
 const MAXIMUM_SLOW = 10_000;
 
 const FIRST_SECOND_MS = 1000;
@@ -35,7 +34,6 @@ export type DeliveryContext = Context & {
   readonly send: SendWebhook;
   /** Returns a number from 0 to 1, without 1. */
   readonly random: () => number;
-  /** Called after each attempt. */
   readonly observeAttempt: (delivery: ClaimedDelivery, attempt: LastAttempt) => void;
   /** Called when an endpoint was disabled because of its responses. */
   readonly observeDisabled: (endpoint: WebhookEndpoint) => void;
@@ -198,16 +196,12 @@ export const createDeliveryWork = (context: DeliveryContext, scan: Scan<string>)
   };
 };
 
-/** Creates the runs that make the deliveries. */
 export const createDeliveryRuns = (
   context: DeliveryContext,
   { runMs }: Pick<RunOptions<never>, "runMs"> = {},
 ): Runs => {
   const { db, clock } = context;
   const scan = createScan<string>(clock, (page) => listDueEndpoints(db, page));
-  return createRuns(context, {
-    kind: "webhook-sender",
-    work: createDeliveryWork(context, scan),
-    runMs,
-  });
+  const work = createDeliveryWork(context, scan);
+  return createRuns(context, { kind: "webhook-sender", work, runMs });
 };

@@ -22,10 +22,7 @@ type WebhookRequest = {
   readonly body: string;
 };
 
-/**
- * Sends a request.
- * @throws the signal's reason if it is aborted
- */
+/** @throws the signal's reason if it is aborted */
 export type SendWebhook = (request: WebhookRequest, signal: AbortSignal) => Promise<AttemptResult>;
 
 type Options = WebhookSettings & {
@@ -113,11 +110,8 @@ export const createWebhookSender = ({
   const http = { request: requestHttp, agent: new HttpAgent() };
   const https = { request: requestHttps, agent: new HttpsAgent(ca === undefined ? {} : { ca }) };
 
-  const open = (
-    { url, headers, body }: WebhookRequest,
-    signal: AbortSignal,
-  ): Promise<IncomingMessage> =>
-    new Promise((resolveResponse, reject) => {
+  const open = ({ url, headers, body }: WebhookRequest, signal: AbortSignal) =>
+    new Promise<IncomingMessage>((resolveResponse, reject) => {
       const { protocol, hostname } = new URL(url);
       // Node does not look up an address.
       const address = hostname.replaceAll(/[[\]]/gu, "");

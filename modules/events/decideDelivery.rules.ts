@@ -27,7 +27,6 @@ const LONGEST_RETRY_AFTER = 2;
 /** An attempt takes 15 seconds at most. If it is not recorded, because its worker was killed, it is due again after this time. */
 export const LEASE_MS = 30 * SECOND_MS;
 
-/** The outcome of one request. */
 export type AttemptResult = {
   /** The HTTP status; null if no response arrived. */
   readonly status: number | null;
@@ -60,30 +59,24 @@ const GONE = 410;
 
 /**
  * Decides what follows an attempt.
- * @param attempts how many attempts of the schedule have been made, this one included
- * @param random from 0 to 1, without 1
+ * @param given.attempts how many attempts of the schedule have been made, this one included
+ * @param given.random from 0 to 1, without 1
  */
 export const decideDelivery = (
   { status, error, retryAfterMs }: AttemptResult,
-  {
-    attempts,
-    now,
-    random,
-  }: { readonly attempts: number; readonly now: Date; readonly random: number },
+  given: { readonly attempts: number; readonly now: Date; readonly random: number },
 ): DeliveryDecision => {
   if (error === null) {
     return { state: "delivered", dueAt: null };
   }
-  const delayMs = RETRY_DELAYS_MS[attempts - 1];
+  const delayMs = RETRY_DELAYS_MS[given.attempts - 1];
   if (delayMs === undefined || status === GONE) {
     return { state: "failed", dueAt: null };
   }
-  const spreadMs = delayMs * (1 + JITTER * (2 * random - 1));
+  const spreadMs = delayMs * (1 + JITTER * (2 * given.random - 1));
   const askedMs = Math.min(retryAfterMs ?? 0, LONGEST_RETRY_AFTER * delayMs);
-  return {
-    state: "pending",
-    dueAt: new Date(now.getTime() + Math.round(Math.max(spreadMs, askedMs))),
-  };
+  const dueAt = new Date(given.now.getTime() + Math.round(Math.max(spreadMs, askedMs)));
+  return { state: "pending", dueAt };
 };
 
 /**

@@ -101,12 +101,7 @@ const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date) =>
 export const recoverDeliveries = (
   transaction: CommonQueryMethods,
   endpoint: WebhookEndpoint,
-  {
-    event,
-    since,
-    limit,
-    now,
-  }: {
+  chosen: {
     readonly event: FeedPosition | undefined;
     readonly since: Date;
     readonly limit: number;
@@ -114,6 +109,7 @@ export const recoverDeliveries = (
   },
 ) => {
   const { id, accountId, mode } = endpoint;
+  const { event, since, limit, now } = chosen;
   const time = timestamp(now);
   const isChosen = event
     ? sql.fragment`event.id = ${event.id} AND event.transaction_id = ${String(event.transactionId)}::xid8`

@@ -27,10 +27,7 @@ const endpointRow = z.strictObject({
   /** Of the request that created it. */
   idempotencyKey: z.string().nullable(),
   createdAt: z.date(),
-  /**
-   * The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled;
-   * null if none failed since.
-   */
+  /** The first failure since the last success, change of the URL or enabling; null if there is none. */
   failingSince: z.date().nullable(),
   /** How the last attempt has failed; null if it has not. */
   lastError: z.string().nullable(),
@@ -59,9 +56,7 @@ export const lockEndpointsOf = (
   { accountId, mode }: AccountMode,
 ) =>
   transaction.query(sql.typeAlias("void")`
-    SELECT FROM pg_advisory_xact_lock(
-      hashtextextended(${`webhook_endpoint/${accountId}/${mode}`}, 0)
-    )
+    SELECT FROM pg_advisory_xact_lock(hashtextextended(${`webhook_endpoint/${accountId}/${mode}`}, 0))
   `);
 
 /** Lists endpoints that meet all conditions: those that fail or are disabled first, the longest first, then the oldest. */
@@ -87,10 +82,7 @@ export const listEndpoints = (
   `);
 };
 
-/**
- * Finds an endpoint.
- * @param owner null for any
- */
+/** @param owner null for any */
 export const findEndpoint = async (
   db: CommonQueryMethods,
   id: string,
@@ -129,7 +121,6 @@ export const insertEndpoint = (
 /** What to change; undefined leaves it as it is. */
 type Changes<Row> = { readonly [Name in keyof Row]?: Row[Name] | undefined };
 
-/** What the owner of an endpoint can change. */
 export type EndpointChanges = Changes<EndpointSettings>;
 
 /**

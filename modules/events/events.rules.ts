@@ -30,11 +30,7 @@ const donation = {
   charity_name: z.string(),
 };
 
-const usage = z.strictObject({
-  kind: z.enum(KINDS),
-  count: z.int(),
-  registered_at: timestamp(),
-});
+const usage = z.strictObject({ kind: z.enum(KINDS), count: z.int(), registered_at: timestamp() });
 
 /**
  * The data of each type of event. They are stored as clients receive them, because what an event says must not change with
@@ -106,7 +102,6 @@ type ContentOf<Schemas extends Readonly<Record<string, z.ZodType>>> = {
   readonly [Type in keyof Schemas]: { readonly type: Type; readonly data: z.output<Schemas[Type]> };
 }[keyof Schemas];
 
-/** A type with its data. */
 export type EventContent = ContentOf<typeof EVENT_DATA>;
 
 /** The events that are stored. A new registration is an event by itself. */

@@ -46,10 +46,7 @@ export const eventInserts = (
   `;
 };
 
-/**
- * Inserts events of any owners, and their deliveries to the endpoints that want them. The caller's transaction must also make
- * the changes that they describe.
- */
+/** Inserts events and their deliveries. The caller's transaction must also make the changes that they describe. */
 export const insertEvents = async (
   transaction: CommonQueryMethods,
   events: readonly NewEvent[],

@@ -187,11 +187,7 @@ export const updateWebhookEndpoint = (
     return endpoint;
   });
 
-/** Deletes an endpoint. Its deliveries are no longer made. */
-export const deleteWebhookEndpoint = (
-  context: ChangeContext,
-  endpoint: WebhookEndpoint,
-): Promise<void> =>
+export const deleteWebhookEndpoint = (context: ChangeContext, endpoint: WebhookEndpoint) =>
   context.db.transaction(async (transaction) => {
     await deleteEndpoint(transaction, endpoint.id);
     await recordWebhookAction(transaction, context, "webhook.delete", endpoint);
@@ -202,10 +198,7 @@ export const deleteWebhookEndpoint = (
  * @returns the id of the delivery
  * @throws DomainError request_invalid if the endpoint is disabled
  */
-export const pingWebhookEndpoint = (
-  context: ChangeContext,
-  endpoint: WebhookEndpoint,
-): Promise<string> =>
+export const pingWebhookEndpoint = (context: ChangeContext, endpoint: WebhookEndpoint) =>
   context.db.transaction(async (transaction) => {
     requireEnabled(endpoint);
     const position = await insertPing(transaction, endpoint, newId(), context.clock.now());

@@ -21,7 +21,6 @@ export const presentEndpoint = (endpoint: WebhookEndpoint) => ({
   created_at: endpoint.createdAt.toISOString(),
 });
 
-/** Returns a delivery as clients and operators see it. */
 export const presentDelivery = (delivery: Delivery) => ({
   id: eventIdOf(delivery),
   type: delivery.type,

@@ -166,11 +166,7 @@ const HAS_GIVEN_EVENT = sql.fragment`
 
 const content = z.union([
   z
-    .object({
-      type: z.literal("registration.created"),
-      kind: kindColumn,
-      data: registrationRow,
-    })
+    .object({ type: z.literal("registration.created"), kind: kindColumn, data: registrationRow })
     .transform(({ type, kind, data }) => ({ type, data: registrationCreated(kind, data) })),
   z
     .object({ type: z.enum(EVENT_TYPES), data: z.looseObject({}) })
@@ -179,11 +175,7 @@ const content = z.union([
 ]);
 
 const eventRow = z
-  .object({
-    transactionId: z.string().transform(BigInt),
-    id: z.uuid(),
-    createdAt: z.coerce.date(),
-  })
+  .object({ transactionId: z.string().transform(BigInt), id: z.uuid(), createdAt: z.coerce.date() })
   .and(content);
 
 /** An event and its place in the feed. */

@@ -30,23 +30,20 @@ const unknown = (): DomainError =>
 /**
  * Reads events of an account and mode, oldest first, each once. Those of a transaction are shown when all older
  * transactions have ended, so none can appear before one that was already read.
- * @param startingAfter the id of the last event that was read; null for the oldest event that is kept
+ * @param page.startingAfter the id of the last event that was read; null for the oldest event that is kept
  * @returns `hasMore`: whether more events can be read immediately. `heldBackSince`: as `readFeedPage` returns it
  * @throws DomainError event_gone if it is unknown, or events that follow it may have been deleted
  */
 export const readFeed = async (
   { db, clock }: Context,
   owner: AccountMode,
-  {
-    types,
-    startingAfter,
-    limit,
-  }: {
+  page: {
     readonly types: readonly EventType[];
     readonly startingAfter: string | null;
     readonly limit: number;
   },
 ) => {
+  const { types, startingAfter, limit } = page;
   const after = startingAfter === null ? null : parseEventId(startingAfter);
   if (startingAfter !== null && (after === null || after.transactionId === 0n)) {
     throw unknown();

@@ -179,11 +179,7 @@ const verificationOf = (evidence: z.output<typeof verified>, line: Line, source:
 };
 
 /** Returns what a milestone proves, without the stage and its time. The schema of facts has not checked it yet. */
-const proofOf = (
-  reached: Completed,
-  line: Line,
-  source: string,
-): Readonly<Record<string, unknown>> | undefined => {
+const proofOf = (reached: Completed, line: Line, source: string) => {
   const { provider_meta: ids } = line;
   const reference = (of: number) => importedReference(source, of);
   switch (reached.event) {

@@ -165,21 +165,15 @@ const importGroup = async (
     await resizeOrder(transaction, orderId, leaving.get(orderId) ?? [], -1);
   }
   const orderId = await getOrCreateOrder(transaction, owner, evidence, trees, clock.now());
-  await assignToOrder(
-    transaction,
-    orderId,
-    Array.from(joining, ([{ id }, { order }]) => ({ ...order, id })),
-  );
+  const joined = Array.from(joining, ([{ id }, { order }]) => ({ ...order, id }));
+  await assignToOrder(transaction, orderId, joined);
 };
 
 /**
  * Imports the evidence that another system has shown of imported trees: its orders and facts, marked with its name. Trees
  * with the same evidence share an order, which no workflow polls. Those that were only registered have no further evidence.
  */
-export const importEvidence = async (
-  context: ImportContext,
-  lines: readonly EvidenceLine[],
-): Promise<void> => {
+export const importEvidence = async (context: ImportContext, lines: readonly EvidenceLine[]) => {
   // A dry run reads all trees of a batch together.
   const groups = Map.groupBy(lines.flatMap(placedOf), ({ key }) => (context.read ? "" : key));
   for (const group of groups.values()) {

@@ -22,9 +22,7 @@ type ImportObserver = {
 const BATCH = 500;
 
 /** Groups lines, so that one statement handles many. If the lines end with an error, those before it are yielded first. */
-async function* inBatches(
-  lines: AsyncIterable<ImportLine>,
-): AsyncGenerator<readonly ImportLine[], void, void> {
+async function* inBatches(lines: AsyncIterable<ImportLine>) {
   const batch: ImportLine[] = [];
   try {
     for await (const line of lines) {
@@ -67,14 +65,10 @@ export const importHistory = async (
       ]),
     );
     const context = { ...given, owner, options, read, outcomes };
-    await importRecords(
-      context,
-      batch.filter((line) => "record" in line),
-    );
-    await importEvidence(
-      context,
-      batch.filter((line) => "evidence" in line),
-    );
+    const records = batch.filter((line) => "record" in line);
+    await importRecords(context, records);
+    const evidence = batch.filter((line) => "evidence" in line);
+    await importEvidence(context, evidence);
     for (const [line, result] of outcomes) {
       countLine(summary, line, result);
       if ("reason" in result) {

@@ -51,11 +51,7 @@ export const noSummary = (): ImportSummary => ({
   kinds: { tree: noLines(), bottle: noLines(), donation: noLines(), evidence: noLines() },
 });
 
-export const countLine = (
-  summary: ImportSummary,
-  line: ImportLine,
-  { outcome }: LineOutcome,
-): void => {
+export const countLine = (summary: ImportSummary, line: ImportLine, { outcome }: LineOutcome) => {
   summary.lines += 1;
   if ("problem" in line || outcome === "bad") {
     summary.bad += 1;

@@ -32,7 +32,6 @@ export type ImportContext = OperatorContext & {
 };
 
 type Entry = ImportedEntry & {
-  /** Its id and its idempotency key, as far as it has them. */
   readonly identities: readonly string[];
   readonly line: RecordLine;
 };
@@ -89,7 +88,6 @@ const decideKnown = async (
 /**
  * Applies refunds that another system made after its records were imported: totals and planted trees decrease. Nothing is
  * credited here, at the processor or to a store's balance, because the other system did that.
- * @param found entries and the ids here of their records
  * @returns the ids of the records that changed
  */
 const applyFurtherRefunds = (
@@ -126,22 +124,16 @@ const applyFurtherRefunds = (
     return new Set(refunded.map(({ id }) => id));
   });
 
-const settleKnown = async (
-  context: ImportContext,
-  table: RecordTable,
-  entries: Entries,
-): Promise<Entries> => {
+const settleKnown = async (context: ImportContext, table: RecordTable, entries: Entries) => {
   const { db, owner, outcomes, read } = context;
   const found = await decideKnown(db, owner, table, entries);
   found.forEach(({ entry, decision }) => outcomes.set(entry.line, decision));
   const further = found.filter(({ count }) => count > 0);
   if (!read && further.length > 0) {
     const changed = await applyFurtherRefunds(context, table, further);
+    const outcome = conflict("the record changed in the meantime; import the line again");
     for (const { entry } of further.filter(({ id }) => !changed.has(id))) {
-      outcomes.set(
-        entry.line,
-        conflict("the record changed in the meantime; import the line again"),
-      );
+      outcomes.set(entry.line, outcome);
     }
   }
   const settled = new Set(found.map(({ entry }) => entry));
@@ -182,11 +174,7 @@ const withUniqueTimes = async (
   }));
 };
 
-const insert = (
-  { db, owner, options }: ImportContext,
-  table: RecordTable,
-  batch: Entries,
-): Promise<readonly string[]> =>
+const insert = ({ db, owner, options }: ImportContext, table: RecordTable, batch: Entries) =>
   owner.isStore
     ? db.transaction(async (transaction) => {
         const entries = await withUniqueTimes(transaction, owner, batch);
@@ -195,18 +183,13 @@ const insert = (
     : insertImported(db, table, owner, batch, options);
 
 /** Records entries. If the database rejects a batch, its halves are tried, until a bad line fails alone. */
-const write = async (
-  context: ImportContext,
-  table: RecordTable,
-  entries: Entries,
-): Promise<void> => {
+const write = async (context: ImportContext, table: RecordTable, entries: Entries) => {
   if (entries.length === 0) {
     return;
   }
   const { outcomes } = context;
-  const { first = [], repeated = [] } = separateRepetitions(
-    await settleKnown(context, table, entries),
-  );
+  const unsettled = await settleKnown(context, table, entries);
+  const { first = [], repeated = [] } = separateRepetitions(unsettled);
   let inserted: ReadonlySet<string> = new Set();
   let reason = "its key is in use, and no record has its id or key";
   try {
@@ -262,10 +245,8 @@ const check = async (
   for (const { record, identities, line } of await settleKnown(context, table, entries)) {
     const state = { content: hashOf(lastingContentOf(record)), refunded: refundedOf(record) };
     const names = identities.map(hashOf);
-    const decision = decideRepeated(
-      names.map((name) => read.get(name)),
-      state,
-    );
+    const earlier = names.map((name) => read.get(name));
+    const decision = decideRepeated(earlier, state);
     if (decision.outcome === "new") {
       // A line that is rejected names no record for later ones.
       names.forEach((name) => read.set(name, state));
@@ -274,10 +255,7 @@ const check = async (
   }
 };
 
-export const importRecords = async (
-  context: ImportContext,
-  lines: readonly RecordLine[],
-): Promise<void> => {
+export const importRecords = async (context: ImportContext, lines: readonly RecordLine[]) => {
   const entries = lines.map((line) => entryOf(context.owner, line));
   const tables = Map.groupBy(entries, ({ record }): RecordTable =>
     record.kind === "donation" ? "donation" : "registration",

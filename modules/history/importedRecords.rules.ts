@@ -178,17 +178,12 @@ export const recordOf = (
   return line.kind === "donation" ? donationOf(line) : registrationOf(line, options);
 };
 
-const idIdentity = (kind: ImportedRecord["kind"], id: string): string =>
-  JSON.stringify([kind, "id", id]);
+const idIdentity = (kind: ImportedRecord["kind"], id: string) => JSON.stringify([kind, "id", id]);
 
 export const treeIdentity = (id: string): string => idIdentity(PLANTED_KIND, id);
 
 /** Returns the id and the idempotency key of a record, as far as it has them, with their scope. */
-export const identitiesOf = ({
-  kind,
-  imported_id: id,
-  idempotency_key: key,
-}: ImportedRecord): readonly string[] => [
+export const identitiesOf = ({ kind, imported_id: id, idempotency_key: key }: ImportedRecord) => [
   ...(id === null ? [] : [idIdentity(kind, id)]),
   ...(key === null ? [] : [JSON.stringify([kind, "key", key])]),
 ];

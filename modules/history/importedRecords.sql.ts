@@ -165,29 +165,25 @@ export const insertImported = async (
   batch: readonly ImportedEntry[],
   options: InsertOptions,
 ) => {
-  const { furtherColumns, values, orders, joinKeys, join, order, totals } = furtherParts(
-    table,
-    owner,
-    options,
-  );
+  const parts = furtherParts(table, owner, options);
   const columns = identifiers(Object.keys(COLUMNS[table]));
   try {
     return await db.anyFirst(sql.type(idRow)`
       WITH entry AS MATERIALIZED (${entryRows(table, batch)}),
-      ${orders}
-      ${claimedKeys(keyScopeOf(table, owner), joinKeys)},
+      ${parts.orders}
+      ${claimedKeys(keyScopeOf(table, owner), parts.joinKeys)},
       inserted AS (
-        INSERT INTO ${sql.identifier([table])} (${columns}, account_id, mode, idempotency_key, ${furtherColumns})
+        INSERT INTO ${sql.identifier([table])} (${columns}, account_id, mode, idempotency_key, ${parts.furtherColumns})
         SELECT
           ${columns}, ${owner.accountId}::uuid, ${owner.mode},
           -- A store's key may name a customer, and an erasure leaves only its hash.
-          CASE WHEN NOT ${owner.isStore} THEN idempotency_key END, ${values}
-        FROM entry ${join}
+          CASE WHEN NOT ${owner.isStore} THEN idempotency_key END, ${parts.values}
+        FROM entry ${parts.join}
         WHERE idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)
-        ORDER BY ${order}
+        ORDER BY ${parts.order}
         RETURNING *
       ),
-      ${totals}
+      ${parts.totals}
       SELECT id FROM inserted
     `);
   } catch (error) {

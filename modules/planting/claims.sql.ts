@@ -7,8 +7,7 @@ import { safeInteger, sql } from "../../db/sql.ts";
 /** Locks all claims of a partner until the transaction ends: what is left of a record depends on all orders. */
 export const lockClaims = (transaction: DatabaseTransactionConnection, partner: string) =>
   transaction.query(sql.typeAlias("void")`
-    SELECT
-    FROM pg_advisory_xact_lock(hashtext('planting_claim'), hashtext(${partner}))
+    SELECT FROM pg_advisory_xact_lock(hashtext('planting_claim'), hashtext(${partner}))
   `);
 
 const treesRow = z.strictObject({ reference: z.string(), trees: safeInteger });

@@ -48,7 +48,6 @@ export const IMPACT_FACTORS: readonly ImpactFactor[] = [
   },
 ];
 
-/** Returns the factor of a type of forest that applies at a time. */
 export const factorFor = (forestType: ForestType, at: Date): ImpactFactor =>
   mustExist(
     IMPACT_FACTORS.findLast(

@@ -83,9 +83,7 @@ export const listNextOrders = (db: CommonQueryMethods) =>
   `);
 
 export const closeNextOrder = (db: CommonQueryMethods, id: number) =>
-  db.query(sql.typeAlias("void")`
-    UPDATE next_planting_order SET is_open = false WHERE id = ${id}
-  `);
+  db.query(sql.typeAlias("void")`UPDATE next_planting_order SET is_open = false WHERE id = ${id}`);
 
 const idRow = z.strictObject({ id: z.int() });
 

@@ -20,12 +20,9 @@ export const isSimulated = (partner: string): boolean =>
  * @param configured the deployment's partner for new orders of their mode
  */
 export const expectedPartner = (
-  {
-    partner,
-    isOrderedElsewhere,
-  }: { readonly partner: string | null; readonly isOrderedElsewhere: boolean },
+  tree: { readonly partner: string | null; readonly isOrderedElsewhere: boolean },
   configured: string,
-): string | null => partner ?? (isOrderedElsewhere ? null : configured);
+): string | null => tree.partner ?? (tree.isOrderedElsewhere ? null : configured);
 
 /** Returns the stages that an order must have reached before. */
 const prerequisitesOf = (stage: PlantingStage, timeline: TimelineShape) => {

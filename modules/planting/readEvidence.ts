@@ -36,10 +36,7 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
    * because the order is no longer polled and its timeline is complete.
    * @throws DomainError record_not_found when the account has no such registration in this mode
    */
-  return async (
-    { accountId, mode, id }: TreeSelection,
-    stage: EvidenceStage | null,
-  ): Promise<{ readonly evidence: TreeEvidence; readonly isComplete: boolean }> => {
+  return async ({ accountId, mode, id }: TreeSelection, stage: EvidenceStage | null) => {
     const tree = requireFound(await findTree(`${accountId} ${mode} ${id}`), TREE_NOT_FOUND);
     const registration = { ...tree, id: shownIdOf(tree) };
     if (stage !== null) {

@@ -13,10 +13,8 @@ export const releaseRefundedTrees = async (
   transaction: DatabaseTransactionConnection,
   refunded: readonly RefundedTrees[],
 ): Promise<void> => {
-  await lockNextOrdersOf(
-    transaction,
-    refunded.map(({ registrationId }) => registrationId),
-  );
+  const ids = refunded.map(({ registrationId }) => registrationId);
+  await lockNextOrdersOf(transaction, ids);
   const orders = await addRefundedToPlantingOrders(transaction, refunded);
   const changes = orders.map(({ order, count }) => ({
     before: { ...order, refundedCount: order.refundedCount - count },

@@ -24,9 +24,8 @@ export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stri
 const sharesOf = ({ content }: StoredFact, siteIds: ReadonlyMap<string, number>) => {
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
-  for (const [index, { reference, region, forest_type: forestType }] of sitesOf(
-    content,
-  ).entries()) {
+  for (const [index, site] of sitesOf(content).entries()) {
+    const { reference, region, forest_type: forestType } = site;
     const siteId = siteIds.get(reference) ?? 0;
     const known = bySite.get(siteId) ?? { siteId, region, forestType, weight: 0, factorId: null };
     bySite.set(siteId, { ...known, weight: known.weight + (allocations[index]?.trees ?? 1) });
@@ -143,11 +142,8 @@ export const changeFacts = async (
 
   // A fact that was withdrawn stays withdrawn, however often it is reported.
   const recorded = given.map(({ stage, digest, newId }) => {
-    const {
-      id = null,
-      state = "waiting",
-      reason = null,
-    } = facts.find((fact) => fact.stage === stage && fact.digest === digest) ?? {};
+    const found = facts.find((fact) => fact.stage === stage && fact.digest === digest);
+    const { id = null, state = "waiting", reason = null } = found ?? {};
     return id === newId || state === "withdrawn"
       ? { stage, outcome: state, reason }
       : { stage, outcome: "repeated" as const, reason: null };

@@ -32,8 +32,7 @@ export type SummarizedTrees = { readonly mode: Mode; readonly isSimulated: boole
 /** Locks the summaries until the transaction ends, so that one of earlier facts is not stored afterwards. */
 export const lockSummary = (transaction: DatabaseTransactionConnection) =>
   transaction.query(sql.typeAlias("void")`
-    SELECT
-    FROM pg_advisory_xact_lock(hashtext('evidence_summary'))
+    SELECT FROM pg_advisory_xact_lock(hashtext('evidence_summary'))
   `);
 
 const summaryRow = summary.extend({ registeredTrees: safeInteger });

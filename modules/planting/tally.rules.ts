@@ -58,10 +58,8 @@ export const withImpactFactors = (
 /** Returns the planted trees of an order, without refunded ones, times a sign. */
 const tallyOf = (order: TalliedOrder, sign: 1 | -1): readonly TallyEntry[] => {
   const { accountId, mode, siteShares, verifiedAt } = order;
-  const trees = splitByWeight(
-    order.treeCount - order.refundedCount,
-    siteShares.map(({ weight }) => weight),
-  );
+  const weights = siteShares.map(({ weight }) => weight);
+  const trees = splitByWeight(order.treeCount - order.refundedCount, weights);
   return siteShares.flatMap(({ siteId, factorId }, index) => {
     const planted = sign * (trees[index] ?? 0);
     const verified = verifiedAt === null ? 0 : planted;
@@ -80,11 +78,8 @@ export const tallyChanges = (
   ])) {
     const key = [entry.accountId, entry.mode, entry.siteId, entry.factorId].join(" ");
     const { planted, verified } = changes.get(key) ?? { planted: 0, verified: 0 };
-    changes.set(key, {
-      ...entry,
-      planted: planted + entry.planted,
-      verified: verified + entry.verified,
-    });
+    const sums = { planted: planted + entry.planted, verified: verified + entry.verified };
+    changes.set(key, { ...entry, ...sums });
   }
   return [...changes.keys()].toSorted().flatMap((key) => {
     const entry = changes.get(key);

@@ -76,10 +76,6 @@ export const listEvidenceTrees = (
       "registration",
       named.map((tree) => ({ ...tree, kind: PLANTED_KIND })),
     )}) AS named
-    CROSS JOIN LATERAL (
-      SELECT * FROM registration WHERE registration.id = named.id LIMIT 1
-    ) AS registration
-    LEFT JOIN LATERAL (
-      SELECT * FROM planting_order WHERE ${isOrderOfTree} LIMIT 1
-    ) AS planting_order ON true
+    CROSS JOIN LATERAL (SELECT * FROM registration WHERE registration.id = named.id LIMIT 1) AS registration
+    LEFT JOIN LATERAL (SELECT * FROM planting_order WHERE ${isOrderOfTree} LIMIT 1) AS planting_order ON true
   `);

@@ -48,10 +48,5 @@ export const withdrawPlantingFact = (
       await deleteSummaries(transaction, null);
       await reopenPlantingOrder(transaction, order.id);
     }
-    return {
-      order: before.publicId,
-      stageBefore: before.stage,
-      stageAfter: order.stage,
-      changes,
-    };
+    return { order: before.publicId, stageBefore: before.stage, stageAfter: order.stage, changes };
   });

@@ -51,10 +51,6 @@ const refundDonation = async (context: RefundContext, id: string, refund: UnitRe
   return { donation, replayed };
 };
 
-export type RefundedRecord = Awaited<
-  ReturnType<typeof refundUnits> | ReturnType<typeof refundDonation>
->;
-
 /**
  * Refunds any account's registration or donation for an operator.
  * @param refund.accountId the account that has the record; null for any
@@ -66,11 +62,8 @@ export const refundRecord = async (
     id: given,
     accountId,
     ...refund
-  }: UnitRefund & {
-    readonly id: string;
-    readonly accountId: string | null;
-  },
-): Promise<RefundedRecord> => {
+  }: UnitRefund & { readonly id: string; readonly accountId: string | null },
+) => {
   const registrations = await listRecordIds(context.db, "registration", given, accountId);
   const donations = await listRecordIds(context.db, "donation", given, accountId);
   const id = requireOneRecord("record", given, [...registrations, ...donations]);
@@ -78,3 +71,5 @@ export const refundRecord = async (
     ? refundDonation(context, id, refund)
     : refundUnits(context, id, refund);
 };
+
+export type RefundedRecord = Awaited<ReturnType<typeof refundRecord>>;
