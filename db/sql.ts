@@ -9,7 +9,6 @@ export const sql = createSqlTag({
   typeAliases: { void: nothing },
 });
 
-/** The row schemas of queries of one column. */
 export const idRow = z.strictObject({ id: z.uuid() });
 
 /** An `int8` column whose values are safe integers, by a constraint. */

@@ -26,7 +26,6 @@ const identified = z.object({
   uid: z.coerce.string().nullish(),
 });
 
-/** Counts records that are left out, and lists the ids of the first ones. */
 export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
   count: records.length,
   firstIds: records.slice(0, FIRST_IDS).map((record) => {

@@ -106,7 +106,6 @@ const createDeliveryObservers = (
 /** A scrape waits this long for the database. Its queries take milliseconds. */
 const REFRESH_WAIT_MS = 1000;
 
-/** Creates the Prometheus metrics of a worker process, and the observers of its work. */
 export const createWorkerMetrics = ({
   db,
   clock,

@@ -12,8 +12,6 @@ export const callTemporal = <Result>(
 ): Promise<Result> => withTemporalDeadline(temporal, TIMEOUT_MS, work);
 
 const LOG_INTERVAL_MS = 60_000;
-
-/** How many causes are remembered. */
 const MAXIMUM_CAUSES = 10_000;
 
 /**

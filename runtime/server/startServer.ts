@@ -64,7 +64,6 @@ type Reject = (
   headers?: Readonly<Record<string, string>>,
 ) => void;
 
-/** Returns a function that responds to a request that does not reach the app. */
 const createReject =
   (presentError: PresentError): Reject =>
   (response, code, message, headers = {}) => {
