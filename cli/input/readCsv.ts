@@ -69,14 +69,7 @@ type CsvRecord = { readonly number: number; readonly text: string };
  * a cell in quotes is open. A quote inside another cell, such as that of inches, makes its row malformed and opens none.
  * @throws CommandError if a record has no end
  */
-async function* readRecords(
-  name: string,
-  lines: AsyncIterable<Line>,
-): AsyncGenerator<
-  CsvRecord & { readonly format: Format; readonly cells: readonly string[] | null },
-  void,
-  void
-> {
+async function* readRecords(name: string, lines: AsyncIterable<Line>) {
   let format: Format | null = null;
   let open: CsvRecord | null = null;
   const fail = (number: number, problem: string): CommandError =>
