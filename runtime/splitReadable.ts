@@ -21,10 +21,7 @@ const FIRST_IDS = 5;
 /** An id that is too long may be the reason why a record cannot be read. */
 const SHOWN_ID_CHARACTERS = 100;
 
-const identified = z.object({
-  id: z.coerce.string().nullish(),
-  uid: z.coerce.string().nullish(),
-});
+const identified = z.object({ id: z.coerce.string().nullish(), uid: z.coerce.string().nullish() });
 
 export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
   count: records.length,
@@ -41,10 +38,7 @@ export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
 export const splitReadable = async <Schema extends z.ZodType>(
   records: readonly unknown[],
   schema: Schema,
-): Promise<{
-  readonly readable: readonly z.output<Schema>[];
-  readonly unreadable: readonly unknown[];
-}> => {
+) => {
   const readable: z.output<Schema>[] = [];
   const unreadable: unknown[] = [];
   let firstError: z.ZodError | undefined;
