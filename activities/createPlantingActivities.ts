@@ -37,9 +37,7 @@ export const createPlantingActivities = (
    * Places an order with its partner, if it is not placed, polls the partner once, and returns when to poll again. Most errors
    * pass with time or are corrected by the partner; an order that does not exist never will.
    */
-  pollPlantingOrder: async (
-    orderId: number,
-  ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number }> => {
+  pollPlantingOrder: async (orderId: number) => {
     const { isFinished, nextPollMs } = await pollPlantingOrder(
       context,
       orderId,

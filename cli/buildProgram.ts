@@ -30,7 +30,6 @@ const optionDescription: Help["optionDescription"] = (option) =>
 const subcommandTerm: Help["subcommandTerm"] = (command) =>
   command.parent?.parent === null ? command.name() : new Help().subcommandTerm(command);
 
-/** The descriptions of the commands by their groups. */
 const DESCRIPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "Accounts:": {
     org: "Manage organizations, the accounts of the standalone interface",

@@ -45,10 +45,7 @@ const readableErrorOf = (error: unknown): unknown => {
  * @throws UnavailableError if Temporal does not respond, rejects the call or has no such namespace
  * @throws DomainError record_not_found if it has no such workflow
  */
-export const callTemporal = async <Result>(
-  temporal: Client,
-  work: () => Promise<Result>,
-): Promise<Result> => {
+export const callTemporal = async <Result>(temporal: Client, work: () => Promise<Result>) => {
   try {
     return await withTemporalDeadline(temporal, TIMEOUT_MS, work);
   } catch (error) {

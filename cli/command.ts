@@ -22,7 +22,6 @@ export const OPERATOR = [
   parseOperator,
 ] as const;
 
-/** Returns a new command whose changes are in the audit log. */
 export const addChange = (group: Command, name: string, description: string) =>
   group
     .command(name)
@@ -30,7 +29,6 @@ export const addChange = (group: Command, name: string, description: string) =>
     .option(...REASON)
     .option(...OPERATOR);
 
-/** Returns who runs a command: the name given with `--as`, or else the user of the operating system. */
 const operatorName = (as: string | undefined): string => {
   if (as !== undefined) {
     return as;

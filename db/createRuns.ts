@@ -40,7 +40,6 @@ export const createSender = <Item>(
   { scan, keyOf, loop, maximumLoops = 1, onEnd }: Work<Item>,
   signal: AbortSignal,
 ) => {
-  /** The loops by their keys. */
   const running = new Map<string, Set<Promise<void>>>();
   const failures: unknown[] = [];
   let isActive = false;
@@ -91,7 +90,6 @@ export const createSender = <Item>(
 
 export type Sender = ReturnType<typeof createSender>;
 
-/** When a run ends before its minute. */
 type RunSignals = {
   /** No more work begins once it is aborted; calls in flight are finished. */
   readonly stop: AbortSignal;

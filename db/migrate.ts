@@ -55,10 +55,7 @@ const withConnection = async <Result>(
  * one still run with them. Migrations are edited only before their release.
  * @throws SchemaError
  */
-const listMissing = async (
-  client: Client,
-  migrations: readonly Migration[],
-): Promise<readonly Migration[]> => {
+const listMissing = async (client: Client, migrations: readonly Migration[]) => {
   const { rows } = await client.query<Pick<Migration, "number" | "runsWith" | "checksum">>(
     'SELECT number, runs_with AS "runsWith", checksum FROM schema_migration ORDER BY number',
   );
@@ -176,12 +173,9 @@ const requireOwner = async ({ client, isPooled }: Connection): Promise<void> => 
  * Waits until no other migrator works. Any role may take the lock, which ends with the connection.
  * @throws SchemaError
  */
-const becomeOnlyMigrator = async (
-  client: Client,
-  { migratorTimeoutMs }: LockWaits,
-): Promise<void> => {
+const becomeOnlyMigrator = async (client: Client, timeoutMs: number): Promise<void> => {
   try {
-    await client.query(`SET lock_timeout = ${migratorTimeoutMs}`);
+    await client.query(`SET lock_timeout = ${timeoutMs}`);
     await client.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
   } catch (error) {
     if (!isLockError(error)) {
@@ -224,7 +218,7 @@ export const migrate = (
     const migrations = await readMigrations(folder);
     const lockWaits = { ...LOCK_WAITS, ...waits };
     await requireOwner(connection);
-    await becomeOnlyMigrator(client, lockWaits);
+    await becomeOnlyMigrator(client, lockWaits.migratorTimeoutMs);
     await client.query(`
       CREATE TABLE IF NOT EXISTS schema_migration (
         number integer PRIMARY KEY,

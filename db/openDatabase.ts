@@ -42,9 +42,7 @@ const cellRow = z.strictObject({ cell: z.string().nullable() });
  * @throws StartupError if the database is another cell's: its keys, public paths and meters keep that cell's name
  */
 const requireCell = async (db: CommonQueryMethods, cell: string): Promise<void> => {
-  const recorded = await db.oneFirst(sql.type(cellRow)`
-    SELECT cell FROM deployment
-  `);
+  const recorded = await db.oneFirst(sql.type(cellRow)`SELECT cell FROM deployment`);
   const naming = sql.type(cellRow)`
     UPDATE deployment SET cell = ${cell} WHERE NOT EXISTS (SELECT FROM account) RETURNING cell
   `;

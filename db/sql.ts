@@ -5,11 +5,8 @@ import { z } from "zod";
 /** The row schema of a prepared statement that returns no rows. */
 export const nothing = z.strictObject({});
 
-export const sql = createSqlTag({
-  typeAliases: { void: nothing },
-});
+export const sql = createSqlTag({ typeAliases: { void: nothing } });
 
-/** The row schemas of queries of one column. */
 export const idRow = z.strictObject({ id: z.uuid() });
 
 /** An `int8` column whose values are safe integers, by a constraint. */

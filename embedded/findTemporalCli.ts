@@ -6,7 +6,6 @@ import { promisify } from "node:util";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import type { StartContext } from "./supervisor.ts";
 
-/** A Temporal CLI on this machine, with the versions that it reports. */
 type TemporalCli = {
   readonly path: string;
   readonly version: string;

@@ -8,10 +8,8 @@ export const mustBe =
 
 const listed = (values: readonly string[]): string => `one of ${values.join(", ")}`;
 
-/** Returns the message for a value that is none of the accepted ones. */
 export const mustBeOneOf = (values: readonly string[]): string => `must be ${listed(values)}`;
 
-/** One of the accepted values. */
 export const oneOf = <const Values extends readonly string[]>(values: Values) =>
   z.enum(values, { error: mustBe(listed(values)) });
 

@@ -36,8 +36,6 @@ export const formatCsvLine = (
   escape: (text: string) => string = (text) => text,
 ): string => `${values.map((value) => formatField(value, escape)).join(",")}\r\n`;
 
-/* Lists as files: NDJSON with one object a line, or CSV with one line of names and one line an object. */
-
 const CSV_TYPE = "text/csv; charset=utf-8; header=present";
 
 /** The formats of lists besides JSON. Excel reads CSV as UTF-8 only if it begins with a byte order mark. */

@@ -185,13 +185,8 @@ export class Gate {
   }
 
   #join(pass: Pass, name: string | undefined): void {
-    const client = this.#clients.get(name) ?? {
-      name,
-      jobs: 0,
-      running: 0,
-      bytes: 0,
-      waiting: new Set(),
-    };
+    const known = this.#clients.get(name);
+    const client = known ?? { name, jobs: 0, running: 0, bytes: 0, waiting: new Set<Pass>() };
     const { waiting } = client;
     const runs = waiting.size === 0 && this.#mayRun(client, this.#free());
     const room = this.#limits.maximumWaiting - this.#waiting;

@@ -1,16 +1,12 @@
 import { collectDefaultMetrics, Gauge } from "prom-client";
-import type { Registry } from "prom-client";
+import type { GaugeConfiguration, Registry } from "prom-client";
 import type { Readiness } from "./server/watchHealth.ts";
 import type { DatabasePool } from "slonik";
 
 /** Registers a gauge that is set whenever the metrics are read. */
 export const addGauge = (
   registry: Registry,
-  description: {
-    readonly name: string;
-    readonly help: string;
-    readonly labelNames?: readonly string[];
-  },
+  description: Pick<GaugeConfiguration<string>, "name" | "help" | "labelNames">,
   set: (gauge: Gauge) => void,
 ): void => {
   const gauge: Gauge = new Gauge({

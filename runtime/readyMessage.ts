@@ -30,8 +30,7 @@ export const awaitReady = async (child: ChildProcess, name: string): Promise<Url
     throw new StartupError(`The ${name} ended during startup (${how}); see its output above.`);
   });
   const late = sleep(READY_TIMEOUT_MS, undefined, { ref: false }).then(() => {
-    const seconds = READY_TIMEOUT_MS / 1000;
-    throw new StartupError(`The ${name} was not ready after ${seconds} seconds.`);
+    throw new StartupError(`The ${name} was not ready after ${READY_TIMEOUT_MS / 1000} seconds.`);
   });
   const [message] = await Promise.race([once(child, "message"), ended, late]);
   return readyMessage.parse(message).urls;

@@ -21,12 +21,8 @@ const FIRST_IDS = 5;
 /** An id that is too long may be the reason why a record cannot be read. */
 const SHOWN_ID_CHARACTERS = 100;
 
-const identified = z.object({
-  id: z.coerce.string().nullish(),
-  uid: z.coerce.string().nullish(),
-});
+const identified = z.object({ id: z.coerce.string().nullish(), uid: z.coerce.string().nullish() });
 
-/** Counts records that are left out, and lists the ids of the first ones. */
 export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
   count: records.length,
   firstIds: records.slice(0, FIRST_IDS).map((record) => {

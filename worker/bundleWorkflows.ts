@@ -30,9 +30,7 @@ const hashSources = async (): Promise<string> => {
  * @param file stores the bundle. It is read instead of bundling again, if it was made of the same code; that saves some
  *   seconds of CPU time at each start. A file that cannot be read or written is not used.
  */
-export const bundleWorkflows = async (
-  file: string = STORED_BUNDLE,
-): Promise<{ readonly code: string }> => {
+export const bundleWorkflows = async (file: string = STORED_BUNDLE) => {
   // In the first line, so that the source map stays right.
   const header = `/* ${await hashSources()} */`;
   const stored = await readFile(file, "utf8").catch(() => "");

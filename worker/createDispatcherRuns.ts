@@ -14,10 +14,7 @@ import { runConcurrently } from "../runtime/runConcurrently.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
 import { callTemporal } from "./repeatedCalls.ts";
 
-type DispatchContext = BillingContext &
-  ProcessorEventObservers & {
-    readonly temporal: Client;
-  };
+type DispatchContext = BillingContext & ProcessorEventObservers & { readonly temporal: Client };
 
 const MAX_CONCURRENT_CALLS = 16;
 

@@ -106,14 +106,10 @@ const createDeliveryObservers = (
 /** A scrape waits this long for the database. Its queries take milliseconds. */
 const REFRESH_WAIT_MS = 1000;
 
-/** Creates the Prometheus metrics of a worker process, and the observers of its work. */
-export const createWorkerMetrics = ({
-  db,
-  clock,
-  logger,
-}: Context & { readonly logger: Logger }) => {
+export const createWorkerMetrics = (context: Context & { readonly logger: Logger }) => {
+  const { logger } = context;
   const registry = new Registry();
-  const refresh = addDatabaseMetrics(registry, { db, clock });
+  const refresh = addDatabaseMetrics(registry, context);
   const logOutage = createOutageLog(logger, "metrics of the database cannot be read");
   return {
     registry,

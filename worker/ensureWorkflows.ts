@@ -79,11 +79,7 @@ const schedulesOf = (
  * Creates a schedule if it is missing.
  * @param isKnown false updates an existing schedule to the current settings
  */
-const ensureSchedule = async (
-  temporal: Client,
-  schedule: ScheduleOptions,
-  isKnown: boolean,
-): Promise<void> => {
+const ensureSchedule = async (temporal: Client, schedule: ScheduleOptions, isKnown: boolean) => {
   try {
     await temporal.schedule.create(schedule);
   } catch (error) {
@@ -104,17 +100,10 @@ const ensureSchedule = async (
 
 /** The options with which a workflow starts unless it runs: Temporal runs one workflow of an id at a time. */
 const unlessItRuns = (deployment: string) =>
-  ({
-    workflowIdConflictPolicy: "USE_EXISTING",
-    taskQueue: backgroundQueue(deployment),
-  }) as const;
+  ({ workflowIdConflictPolicy: "USE_EXISTING", taskQueue: backgroundQueue(deployment) }) as const;
 
 /** Starts the workflow of an order, unless it runs. One that was terminated starts again. */
-export const startPlantingOrder = async (
-  temporal: Client,
-  deployment: string,
-  orderId: number,
-): Promise<void> => {
+export const startPlantingOrder = async (temporal: Client, deployment: string, orderId: number) => {
   await callTemporal(temporal, () =>
     temporal.workflow.start(plantingOrder, {
       ...unlessItRuns(deployment),

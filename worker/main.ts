@@ -132,11 +132,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   );
   const ensuring = whenNamed(({ name }) =>
     ensureWorkflows(
-      {
-        ...context,
-        deployment: name,
-        plantingOrderIntervalMs: plantingOrderIntervalMs(config),
-      },
+      { ...context, deployment: name, plantingOrderIntervalMs: plantingOrderIntervalMs(config) },
       stopping,
     ),
   );

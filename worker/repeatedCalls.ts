@@ -6,14 +6,10 @@ import type { Logger } from "pino";
 const TIMEOUT_MS = 4000;
 
 /** Calls Temporal with the timeout of calls that the worker repeats if they fail. */
-export const callTemporal = <Result>(
-  temporal: Client,
-  work: () => Promise<Result>,
-): Promise<Result> => withTemporalDeadline(temporal, TIMEOUT_MS, work);
+export const callTemporal = <Result>(temporal: Client, work: () => Promise<Result>) =>
+  withTemporalDeadline(temporal, TIMEOUT_MS, work);
 
 const LOG_INTERVAL_MS = 60_000;
-
-/** How many causes are remembered. */
 const MAXIMUM_CAUSES = 10_000;
 
 /**

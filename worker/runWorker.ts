@@ -31,9 +31,7 @@ export const installTemporalRuntime = (logger: Logger): void => {
     ),
     // The program handles signals and stops the Temporal worker together with its other parts.
     shutdownSignals: [],
-    telemetryOptions: {
-      logging: { forward: {}, filter: { core: "WARN", other: "WARN" } },
-    },
+    telemetryOptions: { logging: { forward: {}, filter: { core: "WARN", other: "WARN" } } },
   });
 };
 

@@ -6,8 +6,6 @@ const HELP = `
 Add to ~/.bashrc or ~/.zshrc:
   eval "$(impact completion bash)"`;
 
-const COMMON = ["--help"];
-
 type Completion = { readonly path: string; readonly words: readonly string[] };
 
 const namesOf = (command: CommandUnknownOpts): readonly string[] => [
@@ -21,7 +19,7 @@ const listCompletions = (command: CommandUnknownOpts, path = ""): readonly Compl
     words: [
       ...command.commands.flatMap(namesOf),
       ...command.options.flatMap(({ long }) => long ?? []),
-      ...COMMON,
+      "--help",
     ],
   },
   ...command.commands.flatMap((subcommand) =>

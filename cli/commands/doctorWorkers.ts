@@ -28,13 +28,7 @@ const ACTIVITIES = 2;
 /** A worker that has stopped is listed for longer, and a restore stops the workers of the lost database. */
 const STRANGER_WITHIN_SECONDS = 30;
 
-type Poller = { readonly identity: string; readonly ageSeconds: number };
-
-const listPollers = async (
-  temporal: Client,
-  taskQueue: string,
-  nowSeconds: number,
-): Promise<readonly Poller[]> => {
+const listPollers = async (temporal: Client, taskQueue: string, nowSeconds: number) => {
   const { pollers } = await callTemporal(temporal, () =>
     temporal.workflowService.describeTaskQueue({
       namespace: temporal.options.namespace,

@@ -46,9 +46,7 @@ type Rows = {
 
 type Range = { readonly from?: Date; readonly until?: Date };
 
-type ExportContext = ListContext & BillingContext;
-
-type ReadRows = (context: ExportContext, owner: AccountMode, range: Range) => Rows;
+type ReadRows = (context: ListContext & BillingContext, owner: AccountMode, range: Range) => Rows;
 
 const ALL = { startingAfter: null, limit: null } as const;
 
@@ -102,9 +100,7 @@ const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRo
 };
 
 /** Escapes what a terminal would obey. Each chunk is of whole rows, so none ends within a character or a line's end. */
-async function* escapeForTerminal(
-  chunks: AsyncIterable<string>,
-): AsyncGenerator<string, void, void> {
+async function* escapeForTerminal(chunks: AsyncIterable<string>) {
   for await (const chunk of chunks) {
     yield chunk.split("\r\n").map(escapeUnsafeInLines).join("\r\n");
   }

@@ -45,8 +45,7 @@ const readListedKeys = async ({ io, clock }: Cli, path: string, type: AccountTyp
   try {
     listed = listedKeys.parse(JSON.parse(given));
   } catch (cause) {
-    const message = `${path} is not the output of \`impact key list --json\`.`;
-    throw invalidRequest(message, { cause });
+    throw invalidRequest(`${path} is not the output of \`impact key list --json\`.`, { cause });
   }
   const now = clock.now();
   return listed
@@ -66,11 +65,7 @@ Keys of another cell have their names, scopes and expiries with them:
   impact key list --org ID --json > keys.json
   impact import key --org NEW_ID --listed keys.json`;
 
-type KeyOptions = {
-  readonly mode?: Mode;
-  readonly keyFile?: string;
-  readonly listed?: string;
-};
+type KeyOptions = { readonly mode?: Mode; readonly keyFile?: string; readonly listed?: string };
 
 const readKeys = async (
   cli: Cli,

@@ -26,9 +26,7 @@ import { describeError } from "../exitCodes.ts";
 import { ACCOUNT_SETTINGS, addSettings, oneOf, presentLimits } from "../settings.ts";
 import { PROFILE_SETTINGS, presentProfile, readLogoFile } from "./orgProfile.ts";
 
-/*
- * What only create and update need is loaded by them, so that `impact org list` takes no CPU for it.
- */
+/* What only create and update need is loaded by them, so that `impact org list` takes no CPU for it. */
 
 const STRIPE_TIMEOUT_MS = 20_000;
 

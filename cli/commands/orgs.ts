@@ -1,7 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listOrganizations } from "../../modules/accounts/accounts.sql.ts";
-import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
@@ -29,12 +28,11 @@ export const readDonations = (context: BillingContext, accountId: string) =>
   Promise.all(
     MODES.map(async (mode) => {
       const donor = await readDonor(context.db, { accountId, mode }, []);
-      const subscription = subscriptionStateOf(context, donor, mode);
       return {
         mode,
         count: donor.count,
         amount_cents: donor.totalCents,
-        subscription,
+        subscription: subscriptionStateOf(context, donor, mode),
         processor: donor.processor,
         subscription_id: donor.subscriptionId,
         active_since: donor.activeSince,
@@ -60,20 +58,16 @@ const listAll = async ({ connections, printList }: Cli): Promise<void> => {
   const db = await connections.database();
   const accounts = await listOrganizations(db);
   const watched = await listWatchedSubscriptions(db, null);
-  const subscriptions = new Map(
-    watched.map((subscription) => [subscription.accountId, subscription]),
-  );
+  const subscriptions = new Map(watched.map((each) => [each.accountId, each]));
   const invoiceProblems = await listInvoicedUsage(db, null, { onlyProblems: true });
-  const present = (account: Account) => {
+  const rows = accounts.map((account) => {
     const subscription = subscriptions.get(account.id) ?? null;
     const own = invoiceProblems.filter(({ accountIds }) => accountIds.includes(account.id));
-    return {
-      ...snakeCased(account),
+    return Object.assign(snakeCased(account), {
       subscription_status: subscription?.status ?? null,
       subscription_problems: listProblems(subscription, own),
-    };
-  };
-  const rows = accounts.map(present);
+    });
+  });
   printList(rows, only(rows, COLUMNS));
 };
 
@@ -87,18 +81,14 @@ const readAllTotals = (db: DatabasePool, accountId: string, now: Date) =>
     ),
   );
 
-const showOne = async (
-  { connections, clock, openBilling, printDetails }: Cli,
-  named: string,
-): Promise<void> => {
+const showOne = async ({ connections, clock, openBilling, printDetails }: Cli, named: string) => {
   const db = await connections.database();
-  const now = clock.now();
   const { id } = await getNamedAccount(db, named);
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
   const [totals, donations, keys, [subscription], invoiceProblems, limits, profile] =
     await Promise.all([
-      readAllTotals(db, id, now),
+      readAllTotals(db, id, clock.now()),
       readDonations(await openBilling(), id),
       listApiKeys(db, id),
       listWatchedSubscriptions(db, id),

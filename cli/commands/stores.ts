@@ -21,11 +21,7 @@ import { formatCents } from "../../modules/records/money.rules.ts";
 import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
 import { addPrivacyCommands } from "./storeCustomers.ts";
 
-const presentStore = ({
-  isDepleted: _isDepleted,
-  lastRecordUs: _lastRecordUs,
-  ...store
-}: Store) => ({
+const presentStore = ({ isDepleted: _depleted, lastRecordUs: _lastUs, ...store }: Store) => ({
   ...snakeCased(store),
   is_balance_low: isBalanceLow(store),
 });

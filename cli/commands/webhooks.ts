@@ -147,8 +147,7 @@ const addDeliveryCommands: Define = (webhook, cli) => {
       const { deps, endpoint } = await openEndpoint(cli, id, options);
       const eventId = await pingWebhookEndpoint(deps, endpoint);
       cli.printResult({ id: eventId });
-      const command = `impact webhook deliveries ${id}`;
-      cli.say(`The ping ${eventId} is sent within seconds. See: ${command}`);
+      cli.say(`The ping ${eventId} is sent within seconds. See: impact webhook deliveries ${id}`);
     },
   );
 

@@ -49,10 +49,7 @@ type ListOptions = {
   readonly limit: number;
 };
 
-const listAll = async (
-  { connections, printList }: Cli,
-  { type, status, limit }: ListOptions,
-): Promise<void> => {
+const listAll = async ({ connections, printList }: Cli, { type, status, limit }: ListOptions) => {
   const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
   const query = [

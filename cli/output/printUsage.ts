@@ -118,16 +118,9 @@ export const presentAttention = (attention: UsageAttention) => {
   };
 };
 
-const ATTENTION_COLUMNS = [
-  "account_name",
-  "kind",
-  "cause",
-  "units",
-  "oldest_at",
-  "items",
-  "first_ids",
-  "reason",
-];
+const ATTENTION_COLUMNS = "account_name kind cause units oldest_at items first_ids reason".split(
+  " ",
+);
 
 /** Prints usage that needs a person, each with the next command, and below it what settles by itself. */
 export const printAttention = (

@@ -8,7 +8,6 @@ const MAXIMUM_ITEMS = 500;
  * the other. If the database rejects the content of a group, its halves are written, so that a bad item fails alone. Groups
  * are written on behalf of all clients, because they have items of several.
  * @param write returns the results in the items' order
- * @param options.collectMs how long a group collects items before it is written; see `GroupCommit`
  */
 export const joinCalls = <Item, Result>(
   write: (items: readonly Item[]) => Promise<readonly Result[]>,

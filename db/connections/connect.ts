@@ -32,12 +32,8 @@ const explain = (error: unknown): unknown => {
 };
 
 /** Returns the message of an error. If a host has several addresses that all refuse, Node's error has only a code. */
-const reasonOf = (error: unknown): string => {
-  if (!(error instanceof Error)) {
-    return String(error);
-  }
-  return error.message || codeOf(error);
-};
+const reasonOf = (error: unknown): string =>
+  error instanceof Error ? error.message || codeOf(error) : String(error);
 
 /** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
 const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
@@ -121,15 +117,12 @@ export const createConnect = (url: string): ((options: ConnectOptions) => Promis
   let current = 0;
   return async (options) => {
     const connectionTimeoutMillis = Math.min(options.connectionTimeoutMillis, maximumTimeoutMs);
+    const limited = { ...options, connectionTimeoutMillis };
     const failures: { readonly name: string; readonly error: unknown }[] = [];
     const order = [...servers.entries()];
     for (const [index, server] of [...order.slice(current), ...order.slice(0, current)]) {
       try {
-        const connection = await connectTo(
-          server,
-          { ...options, connectionTimeoutMillis },
-          mustAcceptWrites,
-        );
+        const connection = await connectTo(server, limited, mustAcceptWrites);
         current = index;
         return connection;
       } catch (error) {

@@ -13,12 +13,7 @@ const NONE = ["DATABASE_URL", "DATABASE_OWNER_URL", "STRIPE_SECRET_KEY"];
  * settings hide those of the environment and of a .env file.
  */
 export const demoSettings = (dataDir: string): Readonly<Record<string, string>> => ({
-  ...Object.fromEntries(
-    NONE.flatMap((name) => [
-      [name, ""],
-      [`${name}_FILE`, ""],
-    ]),
-  ),
+  ...Object.fromEntries(NONE.flatMap((name) => [name, `${name}_FILE`]).map((name) => [name, ""])),
   TEMPORAL_ADDRESS: "",
   DATA_DIR: join(dataDir, "demo"),
   PLANTING_PARTNER: "simulated",

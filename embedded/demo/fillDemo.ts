@@ -69,9 +69,7 @@ const createContext = (db: DatabasePool, clock: { readonly now: () => Date }) =>
 type DemoContext = ReturnType<typeof createContext>;
 
 const createAccounts = async (context: DemoContext) => {
-  const organization = await createOrganization(context, {
-    name: `Demo: ${SHOP.name}`,
-  });
+  const organization = await createOrganization(context, { name: `Demo: ${SHOP.name}` });
   const profile = {
     displayName: SHOP.name,
     color: SHOP.color,

@@ -38,7 +38,6 @@ const VARIABLES = {
   target_session_attrs: "PGTARGETSESSIONATTRS",
 } as const;
 
-/** They say what the URLs of the database leave out. */
 export const LIBPQ_VARIABLES: readonly string[] = Object.values(VARIABLES);
 
 /** What every connection of the service honours. */

@@ -57,17 +57,14 @@ const REQUEST_TIMEOUT_MS = 30_000;
 /** Longer than the work of any request, which also counts while it neither reads nor writes. */
 const WRITE_TIMEOUT_MS = 120_000;
 
-type Reject = (
-  response: ServerResponse,
-  code: HttpErrorCode | "queue_full",
-  message: string,
-  headers?: Readonly<Record<string, string>>,
-) => void;
-
-/** Returns a function that responds to a request that does not reach the app. */
 const createReject =
-  (presentError: PresentError): Reject =>
-  (response, code, message, headers = {}) => {
+  (presentError: PresentError) =>
+  (
+    response: ServerResponse,
+    code: HttpErrorCode | "queue_full",
+    message: string,
+    headers: Readonly<Record<string, string>> = {},
+  ): void => {
     const body = JSON.stringify(presentError(code, message));
     response
       .writeHead(ERROR_STATUS[code], {
@@ -119,11 +116,8 @@ const LISTEN_ERRORS: Readonly<Record<string, string>> = {
 /** Connections that wait to be accepted. The system resets what exceeds it, and a busy process accepts them late. */
 const BACKLOG = 4096;
 
-const listen = (
-  server: Server,
-  { host, port, setting, hostSetting = "HOST" }: ServerOptions,
-): Promise<void> =>
-  new Promise((resolve, reject) => {
+const listen = (server: Server, { host, port, setting, hostSetting = "HOST" }: ServerOptions) =>
+  new Promise<void>((resolve, reject) => {
     // Also when it listens, so that a connection that cannot be accepted does not end the process.
     server.on("error", (error: NodeJS.ErrnoException) => {
       const problem = LISTEN_ERRORS[error.code ?? ""] ?? `cannot be used (${error.message})`;
