@@ -57,8 +57,7 @@ export const listBillingPeriods = (db: CommonQueryMethods, accountId: string) =>
  */
 export const saveBillingPeriod = async (
   transaction: DatabaseTransactionConnection,
-  accountId: string,
-  subscriptionId: string,
+  { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
   kind: Kind,
   { start, end, readAt }: Period & { readonly readAt: Date },
 ): Promise<void> => {

@@ -37,7 +37,6 @@ export const createBilling = ({
   stripe: connection,
 }: {
   readonly db: DatabasePool;
-  /** Null: live usage goes to the built-in ledger. */
   readonly stripe: StripeConnection | null;
 }) => {
   const stripe = connection

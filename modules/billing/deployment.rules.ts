@@ -3,7 +3,7 @@ import type { ProcessorName } from "./usage.rules.ts";
 /** A Stripe account as a key opens it: in live mode or in test mode. */
 export type StripeAccount = { readonly id: string; readonly isLive: boolean };
 
-/** Who bills live usage. The account is null exactly for the ledger. */
+/** Who bills live usage. */
 export type LiveProcessor =
   | { readonly name: "ledger" }
   | { readonly name: "stripe"; readonly account: StripeAccount };

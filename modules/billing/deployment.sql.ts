@@ -40,7 +40,6 @@ const deploymentRow = storedRow
       isIdentified: server !== null,
       /** Whether the row was recorded on another server, history or database. */
       isServerChanged,
-      /** Why usage is held, or null. */
       hold: isHoldMissing ? RESTORE_HOLD : ofOperator,
       /** Whether the database has changed without a later hold. A hold that began elsewhere may have ended there since. */
       isHoldMissing,
@@ -82,7 +81,6 @@ export const lockDeployment = (transaction: DatabaseTransactionConnection): Prom
     FOR UPDATE
   `);
 
-/** What a decision changes of the deployment. */
 type Changes = {
   /** Null: the next worker records its own. */
   readonly processor?: LiveProcessor | null;
@@ -128,7 +126,6 @@ export const changeDeployment = async (
   `);
 };
 
-/** Returns whether the built-in ledger has ever had live usage. */
 export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
   db.exists(sql.typeAlias("void")`
     SELECT FROM meter_event WHERE mode = 'live' AND processor = 'ledger' AND state = 'delivered'

@@ -1,4 +1,3 @@
-import type { ReadWebhook } from "./stripe/createWebhookReader.ts";
 import type { StripeConnection } from "./stripe/createStripeProcessor.ts";
 import type { Config } from "../../runtime/config/config.ts";
 
@@ -20,9 +19,7 @@ export const loadStripe = async ({
 };
 
 /** Returns null if Stripe sends no webhooks. */
-export const loadWebhookReader = async ({
-  STRIPE_WEBHOOK_SECRET: secrets,
-}: Config): Promise<ReadWebhook | null> =>
+export const loadWebhookReader = async ({ STRIPE_WEBHOOK_SECRET: secrets }: Config) =>
   secrets === undefined
     ? null
     : (await import("./stripe/createWebhookReader.ts")).createWebhookReader(secrets.split(","));

@@ -39,11 +39,7 @@ const selectListed = (events: FragmentSqlToken): FragmentSqlToken => sql.fragmen
  * The events with the latest seconds of each of an account's streams, as a table. There is no index of an account's events by
  * their ids: in that order, all later events of the other accounts would be read.
  */
-const latestOf = (
-  accountId: string,
-  condition: FragmentSqlToken,
-  limit: number,
-): FragmentSqlToken => sql.fragment`
+const latestOf = (accountId: string, condition: FragmentSqlToken, limit: number) => sql.fragment`
   (
     SELECT latest.*
     FROM ${values(MODES)} AS mode
@@ -181,11 +177,7 @@ export const listUsageAttention = (
     ORDER BY min(second), account.name
   `);
 
-const countRow = z.strictObject({
-  cause: z.enum(ATTENTION_CAUSES),
-  items: z.int(),
-  units: z.bigint().transform(Number),
-});
+const countRow = attentionRow.pick({ cause: true, items: true, units: true });
 
 /** Counts the items of each cause that occurs, and their units without signs. */
 export const countUsageAttention = (db: CommonQueryMethods) =>

@@ -84,10 +84,7 @@ export type BillingDocument = {
 export const documentFor = (units: number): BillingDocument["kind"] =>
   units > 0 ? "invoice_item" : "credit_note";
 
-/**
- * The groups of usage that operators list: the states, delivered usage that no invoice has, such as late usage, and, apart
- * from failed usage, open differences.
- */
+/** The groups of usage that operators list. Open differences are apart from failed usage. */
 export const USAGE_STATES = [...METER_EVENT_STATES, "late", "difference"] as const;
 export type UsageState = (typeof USAGE_STATES)[number];
 
@@ -126,7 +123,6 @@ export const ATTENTION_CAUSES = [
   "trouble",
   "asking",
 ] as const;
-export type AttentionCause = (typeof ATTENTION_CAUSES)[number];
 
 /** The cause of a refund whose usage is not decided: it is closed together with that usage. */
 export const WAITS = "waits";
@@ -136,5 +132,5 @@ export const RETRIED_CAUSES = ["refused", "too_old", "unclear", "difference"] as
 export const CLOSED_CAUSES = ["refused", "too_old", "late", "credit_owed", WAITS] as const;
 
 /** Returns whether an operator has to act. The others settle by themselves. */
-export const needsOperator = (cause: AttentionCause): boolean =>
+export const needsOperator = (cause: (typeof ATTENTION_CAUSES)[number]): boolean =>
   cause !== "trouble" && cause !== "asking";

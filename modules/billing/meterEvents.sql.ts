@@ -19,10 +19,8 @@ export const nextSequence = (sealing: string, order: string): FragmentSqlToken =
   `;
 };
 
-/** The identifier of a sealing of the query. */
 export const identifierOfSealing = sql.fragment`concat_ws(':', 'u1', account_id, mode, kind, second, sequence)`;
 
-/** Selects the events for which a condition holds, the first sealed first. */
 export const selectMeterEvents = (condition: FragmentSqlToken, lock = sql.fragment``) =>
   sql.type(meterEventRow)`
     SELECT ${meterEventColumns}
@@ -68,10 +66,7 @@ export const lockRefundedUsage = (
   `);
 
 /** Lists Stripe's events with these identifiers; unknown ones are left out. */
-export const listMeterEventsByIdentifier = (
-  db: CommonQueryMethods,
-  names: readonly string[],
-): Promise<readonly StoredMeterEvent[]> =>
+export const listMeterEventsByIdentifier = (db: CommonQueryMethods, names: readonly string[]) =>
   db.any(
     selectMeterEvents(sql.fragment`
       identifier = ANY(${sql.array([...names], "text")}) AND processor = 'stripe'
@@ -166,11 +161,7 @@ export const recordFailure = (
   });
 
 /** Keeps a refund that the processor does not have from being sent until it has the usage that the refund takes back. */
-export const letWait = (
-  transaction: DatabaseTransactionConnection,
-  id: bigint,
-  usageId: bigint,
-): Promise<void> =>
+export const letWait = (transaction: DatabaseTransactionConnection, id: bigint, usageId: bigint) =>
   changeEvents(transaction, isAmong([id]), {
     state: "failed",
     failure: "waits_for_usage",
@@ -182,10 +173,7 @@ export const letWait = (
  * Lets refunds be sent whose usage has been delivered meanwhile, to where that is. About those that may have been sent in a
  * lost history, the processor is asked first.
  */
-export const releaseRefunds = async (
-  db: CommonQueryMethods,
-  usageIds: readonly bigint[],
-): Promise<void> => {
+export const releaseRefunds = async (db: CommonQueryMethods, usageIds: readonly bigint[]) => {
   await db.query(sql.typeAlias("void")`
     UPDATE meter_event
     SET
@@ -247,10 +235,7 @@ export const recordLateRefusal = (
  * Records that usage which is not delivered may have been sent in a history that was lost, until a time. The senders ask about
  * what is pending, and a retry about what has failed.
  */
-export const askAboutUnsent = async (
-  transaction: DatabaseTransactionConnection,
-  until: Date,
-): Promise<void> => {
+export const askAboutUnsent = async (transaction: DatabaseTransactionConnection, until: Date) => {
   await transaction.query(sql.typeAlias("void")`
     WITH unsent AS (
       SELECT id

@@ -154,14 +154,11 @@ export const usageOfRegistration = sql.fragment`
 
 const refundStateRow = z.strictObject({ state: z.enum(["pending", "failed", "settled"]) });
 
-/** `failed`: an operator must retry or close usage that a registration's refunds take back. */
-export type RefundState = z.output<typeof refundStateRow>["state"];
-
-/** Returns how far the refunds of a registration are with the processor, all of them together. */
-export const readRefundState = (
-  db: CommonQueryMethods,
-  registrationId: string,
-): Promise<RefundState> =>
+/**
+ * Returns how far the refunds of a registration are with the processor, all of them together.
+ * `failed`: an operator must retry or close usage that they take back.
+ */
+export const readRefundState = (db: CommonQueryMethods, registrationId: string) =>
   db.oneFirst(sql.type(refundStateRow)`
     SELECT CASE
       WHEN bool_or(state IN ('unsealed', 'pending')) THEN 'pending'

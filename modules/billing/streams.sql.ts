@@ -19,7 +19,6 @@ export const STREAM = { accountId: "uuid", mode: "text", kind: "text" } as const
 export const streamsTable = (streams: readonly Owner[]): FragmentSqlToken =>
   sql.fragment`(${jsonRows(STREAM, streams)}) AS stream`;
 
-/** The key of the lock of a stream of the query. */
 const lockKey = sql.fragment`
   hashtextextended('usage/' || stream.account_id || '/' || stream.mode || '/' || stream.kind, 0)
 `;

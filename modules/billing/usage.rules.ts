@@ -33,10 +33,7 @@ export const CALL_TIMEOUT_MS = 10_000;
  * The maximum age of usage when it is sent, in milliseconds; null without a limit. Stripe accepts timestamps of the past
  * 35 calendar days; half a day of them is a reserve for clock differences and queues.
  */
-export const ACCEPTED_AGE_MS = {
-  stripe: 34.5 * DAY_MS,
-  ledger: null,
-} as const satisfies Record<ProcessorName, number | null>;
+export const ACCEPTED_AGE_MS = { stripe: 34.5 * DAY_MS, ledger: null } as const;
 
 /** Stripe's sums have been seen to lag by minutes; this is far longer. */
 export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;

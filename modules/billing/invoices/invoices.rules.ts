@@ -3,9 +3,7 @@ import type { Kind } from "../../records/owner.rules.ts";
 import { splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
-/*
- * Which invoice has which usage, and why some usage is on none. Times are unix seconds.
- */
+/* Which invoice has which usage, and why some usage is on none. Times are unix seconds. */
 
 /** A subscription of a customer, as Stripe returned it. */
 export type BilledSubscription = {

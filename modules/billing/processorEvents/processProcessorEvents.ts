@@ -81,7 +81,6 @@ export const applyRefusalReport = async (
 /** No event begins after this time, so that the dispatcher soon looks for other work again. */
 const BUDGET_MS = 2000;
 
-/** An event that could not be processed. */
 export type FailedProcessorEvent = Pick<ProcessorEvent, "id" | "type"> & {
   readonly reason: string;
 };

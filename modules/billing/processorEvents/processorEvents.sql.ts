@@ -8,7 +8,6 @@ import {
 import type { ProcessorEvent } from "./processorEvents.rules.ts";
 import { columnsOf, sql, timestamp } from "../../../db/sql.ts";
 
-/** Stores an event that a webhook has announced, unless it waits already. */
 export const insertProcessorEvent = async (
   db: CommonQueryMethods,
   { id, type, objectId }: ProcessorEvent,
@@ -54,14 +53,8 @@ export type StoredProcessorEvent = Readonly<z.output<typeof eventRow>>;
 
 const columns = columnsOf("processor_event", eventRow);
 
-/**
- * Records an attempt to process the event that is due for longest, before it is made.
- * @returns null if none is due
- */
-export const beginProcessing = (
-  db: CommonQueryMethods,
-  now: Date,
-): Promise<StoredProcessorEvent | null> =>
+/** Records an attempt to process the event that is due for longest, before it is made. */
+export const beginProcessing = (db: CommonQueryMethods, now: Date) =>
   db.maybeOne(sql.type(eventRow)`
     UPDATE processor_event
     SET
@@ -82,10 +75,7 @@ export const beginProcessing = (
   `);
 
 /** Deletes an event that is processed or given up. Returns whether it waited. */
-export const deleteProcessorEvent = async (
-  db: CommonQueryMethods,
-  id: string,
-): Promise<boolean> => {
+export const deleteProcessorEvent = async (db: CommonQueryMethods, id: string) => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     DELETE FROM processor_event WHERE id = ${id}
   `);

@@ -26,17 +26,13 @@ export const readSubscription = async (
     for (const kind of KINDS) {
       const period = periods[kind];
       if (isStored && period !== null) {
-        await saveBillingPeriod(transaction, accountId, subscriptionId, kind, {
-          ...period,
-          readAt,
-        });
+        await saveBillingPeriod(transaction, own, kind, { ...period, readAt });
       }
     }
   });
   return read;
 };
 
-/** Reads the subscription that an account has, if it has one. */
 export const refreshSubscription = async (
   context: BillingContext,
   accountId: string,

@@ -90,10 +90,7 @@ const knownRow = z
 export type KnownSubscription = Readonly<z.output<typeof knownRow>>;
 
 /** Lists the current subscriptions of all organizations (null) or of one, as far as they have been read. */
-export const listWatchedSubscriptions = (
-  db: CommonQueryMethods,
-  accountId: string | null,
-): Promise<readonly KnownSubscription[]> =>
+export const listWatchedSubscriptions = (db: CommonQueryMethods, accountId: string | null) =>
   db.any(sql.type(knownRow)`
     SELECT
       account.id AS "accountId",
@@ -123,18 +120,13 @@ export const listWatchedSubscriptions = (
   `);
 
 /** Returns the subscription of an account as it was last read; null without one, or before it was read. */
-export const findKnownSubscription = async (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<KnownSubscription | null> => (await listWatchedSubscriptions(db, accountId))[0] ?? null;
+export const findKnownSubscription = async (db: CommonQueryMethods, accountId: string) =>
+  (await listWatchedSubscriptions(db, accountId))[0] ?? null;
 
 const idRow = z.strictObject({ id: z.uuid() });
 
 /** Lists the accounts that have one of Stripe's subscriptions or customers now. */
-export const listAccountsOfStripe = (
-  db: CommonQueryMethods,
-  objectIds: readonly string[],
-): Promise<readonly string[]> => {
+export const listAccountsOfStripe = (db: CommonQueryMethods, objectIds: readonly string[]) => {
   const ids = sql.array([...objectIds], "text");
   return db.anyFirst(sql.type(idRow)`
     SELECT id FROM account WHERE stripe_subscription_id = ANY(${ids}) OR stripe_customer_id = ANY(${ids})

@@ -202,10 +202,7 @@ const askAboutMinute = async (
     ...place,
     theirs: await readTheirs(context, place, minute, signal),
   });
-  const answers = decideMinute(
-    await withTheirs(own),
-    await Promise.all(others.map((other) => withTheirs(other))),
-  );
+  const answers = decideMinute(await withTheirs(own), await Promise.all(others.map(withTheirs)));
   return db.transaction(async (transaction) => {
     await lockMinute(transaction, places, minute);
     const now = await readDatabaseTime(transaction, clock);
@@ -236,11 +233,6 @@ export const askAboutEvent = async (
   }
   const current = await findMeterEvent(context.db, event.id);
   return current?.state === "delivered" || current?.state === "failed"
-    ? {
-        kind: "settled",
-        state: current.state,
-        failure: current.failure,
-        reason: current.lastError,
-      }
+    ? { kind: "settled", state: current.state, failure: current.failure, reason: current.lastError }
     : early("the processor does not have it; it is sent again", 0);
 };

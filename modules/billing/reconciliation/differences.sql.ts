@@ -27,16 +27,14 @@ export const replaceOpenDifferences = async (
   found: readonly FoundUnits[],
   now: Date,
 ): Promise<void> => {
+  const minutes = found.map(({ second }) => minuteOf(second).start);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM meter_event
     WHERE customer_id = ${customerId}
       AND kind = ${kind}
       AND ${inSpan("meter_event", span)}
       AND failure = 'difference'
-      AND second - second % 60 <> ALL(${sql.array(
-        found.map(({ second }) => minuteOf(second).start),
-        "int8",
-      )})
+      AND second - second % 60 <> ALL(${sql.array(minutes, "int8")})
   `);
   const rows = found.map(({ units, ...event }) => {
     const had = `${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"}`;

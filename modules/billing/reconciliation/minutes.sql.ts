@@ -66,10 +66,7 @@ export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
  * Lists the live streams at Stripe of the customers that accounts have had. The account that has the customer now comes first.
  * @param accountId only the streams of this account, with the others that have had its customers; null: all
  */
-export const listStripeStreams = (
-  db: CommonQueryMethods,
-  accountId: string | null,
-): Promise<readonly ReportedStream[]> => {
+export const listStripeStreams = (db: CommonQueryMethods, accountId: string | null) => {
   const order = sql.fragment`customer.id IS NOT DISTINCT FROM account.stripe_customer_id DESC, account.id`;
   return db.any(sql.type(reportedStreamRow)`
     SELECT
@@ -88,7 +85,6 @@ export const listStripeStreams = (
 
 const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
 
-/** Returns what was delivered to a customer in a span. */
 export const sumDeliveredUnits = (db: CommonQueryMethods, stream: CustomerStream, span: Span) =>
   db.oneFirst(sql.type(unitsRow)`
     SELECT coalesce(sum(quantity), 0)::bigint AS units

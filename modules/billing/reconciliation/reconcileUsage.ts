@@ -36,10 +36,8 @@ const MAXIMUM_DIFFERENCES = 20;
 const split = (span: Span, step: number): readonly Span[] => {
   const first = Math.floor(span.start / step) * step;
   const boundaries = Math.ceil((span.end - first) / step);
-  return splitAt(
-    span,
-    Array.from({ length: boundaries }, (_, index) => first + index * step),
-  );
+  const times = Array.from({ length: boundaries }, (_, index) => first + index * step);
+  return splitAt(span, times);
 };
 
 /** What was delivered of a stream in a part of a span, and what the processor has of it. */
@@ -167,8 +165,7 @@ export const listStreamsNeedingAttention = (streams: readonly StreamReport[]) =>
 /**
  * Compares Stripe's usage with what was delivered, stream by stream, and stores what no event explains as open differences. The
  * built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero in the span are not found.
- * @returns the streams, those of them that differ or could not be read, and why it does not count as a success: the processor may
- *   be down or not configured
+ * @returns the streams, those of them that differ or could not be read, and why it does not count as a success
  * @param options.accountId compares only the streams of this account; null for all
  * @param options.span null for the default one, which ends where the sums can no longer lag. Only a reconciliation of all accounts
  *   in that is stored
@@ -222,12 +219,8 @@ export const reconcileUsage = async (
       ? `${counted(others.length + 1, "stream")} could not be read, such as ${first.accountName}: ${first.error}`
       : null;
     if (accountId === null && givenSpan === null) {
-      await insertReconciliation(transaction, {
-        startedAt,
-        endedAt: clock.now(),
-        streams: streams.length,
-        error: failure,
-      });
+      const record = { startedAt, endedAt: clock.now(), streams: streams.length, error: failure };
+      await insertReconciliation(transaction, record);
     }
     return { span, streams, drifting, failure };
   });

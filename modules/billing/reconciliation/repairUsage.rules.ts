@@ -56,10 +56,7 @@ export const decideRetry = (
  * Returns whether an event was closed with the same document before; null: it is never billed.
  * @throws DomainError request_invalid if there is nothing to close, or it was closed with another one
  */
-export const isClosedAlready = (
-  event: StoredMeterEvent,
-  document: BillingDocument | null,
-): boolean => {
+export const isClosedAlready = (event: StoredMeterEvent, document: BillingDocument | null) => {
   const { state, isLate, documentKind, documentReference } = event;
   const isClosed = state === "closed" || documentKind !== null;
   if (!isClosed && state !== "failed" && !isLate) {

@@ -37,10 +37,7 @@ export const usageNotFound = (ids: readonly bigint[]): DomainError =>
   );
 
 /** Locks events and their streams. @throws DomainError record_not_found if one of the events does not exist */
-const lockUsage = async (
-  transaction: DatabaseTransactionConnection,
-  ids: readonly bigint[],
-): Promise<readonly StoredMeterEvent[]> => {
+const lockUsage = async (transaction: DatabaseTransactionConnection, ids: readonly bigint[]) => {
   await lockStreams(transaction, await listMeterEventsById(transaction, ids));
   const events = await lockMeterEvents(transaction, ids);
   const missing = ids.filter((id) => !events.some((event) => event.id === id));
@@ -221,7 +218,7 @@ const requireIndependent = async (
  * Nothing of it is sent. Refunds that wait for usage which is never billed are closed with it.
  * @param options.document with what the usage is billed or returned; null: it never is
  * @param options.expectedUnits what the document has; null if that is not to be checked
- * @returns the events as they were before, those among them that were closed with the same document earlier, and their units
+ * @returns the events as they were before, and their units
  * @throws DomainError record_not_found if there is no such event; request_invalid if one needs no decision, or another one
  *   first, or the document does not fit
  */

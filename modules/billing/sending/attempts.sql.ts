@@ -74,10 +74,7 @@ const OUTCOME = {
 const idRow = z.strictObject({ id: z.bigint() });
 
 /** Records outcomes and releases the leases. Returns the ids of the events whose attempt no other one has followed. */
-export const recordOutcomes = (
-  db: CommonQueryMethods,
-  outcomes: readonly RecordedOutcome[],
-): Promise<readonly bigint[]> =>
+export const recordOutcomes = (db: CommonQueryMethods, outcomes: readonly RecordedOutcome[]) =>
   db.anyFirst(sql.type(idRow)`
     WITH outcome AS MATERIALIZED (${jsonRows(
       OUTCOME,

@@ -62,16 +62,13 @@ const createSteps = (
   lowerRate: () => void,
 ) => {
   const sending = { ...context, record: createOutcomeRecords(context, gatherMs) };
+  const seal = async (streams: readonly UnsentStream[]) => {
+    const started = startLease(context);
+    const sealings = await sealMeterEvents(context, streams, started.at);
+    return sealings.map((sealing) => ({ sealing, started }));
+  };
   /** The steps of live and of test usage are joined apart, so that live usage never waits behind test usage. */
-  const createBeginning = () =>
-    joinCalls(
-      async (streams: readonly UnsentStream[]) => {
-        const started = startLease(context);
-        const sealings = await sealMeterEvents(context, streams, started.at);
-        return sealings.map((sealing) => ({ sealing, started }));
-      },
-      { collectMs: gatherMs },
-    );
+  const createBeginning = () => joinCalls(seal, { collectMs: gatherMs });
   const begin = { live: createBeginning(), test: createBeginning() };
   const paused = new LRUCache<string, true>({ max: MAXIMUM_PAUSED, ttl: PAUSE_MS });
 

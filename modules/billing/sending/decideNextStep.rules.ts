@@ -3,9 +3,7 @@ import type { Failure, MeterEventState, StoredMeterEvent } from "../meterEvents.
 import { ACCEPTED_AGE_MS, CALL_TIMEOUT_MS } from "../usage.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 
-/*
- * The rules of sealing and sending a meter event. docs/billing.md shows its states in a diagram.
- */
+/* The rules of sealing and sending a meter event. docs/billing.md shows its states in a diagram. */
 
 /**
  * Decides the first state of a meter event. The built-in ledger is this table, so it has what is sealed for it. Units that

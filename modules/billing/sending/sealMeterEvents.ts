@@ -28,7 +28,7 @@ export type Sealing =
 
 const NONE: Sealing = { kind: "none" };
 
-/** In a process without Stripe's key, usage for Stripe waits. */
+/** In a process without Stripe's key, usage for Stripe waits, so that it cannot fail there. */
 const WITHOUT_STRIPE: Sealing = { kind: "waits", delay: misconfigured(STRIPE_MISSING) };
 
 const lacksStripe = ({ stripe }: Billing, processor: ProcessorName): boolean =>
@@ -70,8 +70,7 @@ const decideEvents = (
 /**
  * Begins the next attempt of each stream: of the pending event, if it is due, or else of the facts of the oldest second
  * from its first one on, which are sealed now. The attempts are recorded with their lease before they are made. Events that
- * are not sent are sealed along the way. In a process without Stripe's key, usage for Stripe waits, so that it cannot fail
- * there.
+ * are not sent are sealed along the way.
  * @returns the streams' results in their order
  */
 export const sealMeterEvents = (
@@ -105,14 +104,11 @@ export const sealMeterEvents = (
       } else if (stream.mode === "live" && problem !== null && stripeCustomerId === null) {
         results.set(key, { kind: "waits", delay: misconfigured(problem) });
       } else {
-        const current = billing.targetFor({ stripeCustomerId }, stream.mode);
-        fresh.push({ ...stream, current });
+        fresh.push({ ...stream, current: billing.targetFor({ stripeCustomerId }, stream.mode) });
       }
     }
-    const parts = await listOldestUnsealedFacts(transaction, fresh, {
-      lastSecond: lastSealableSecond(now),
-      doubtedFactId,
-    });
+    const lastSecond = lastSealableSecond(now);
+    const parts = await listOldestUnsealedFacts(transaction, fresh, { lastSecond, doubtedFactId });
     const sealed = fresh.flatMap((stream, index) => {
       const { events, sealing } = decideEvents(billing, stream, parts[index] ?? [], doubtedUntil);
       results.set(ownerKey(stream), sealing);

@@ -29,10 +29,7 @@ const isAfter = (stream: Owner | null): FragmentSqlToken =>
  * Defines the recursive query `stream`: each stream after one, with the first of its rows. It steps through an index from
  * stream to stream, so its cost grows with the number of streams, not with their rows.
  */
-const defineStreams = (
-  { rows, columns }: typeof UNSEALED,
-  after: Owner | null,
-): FragmentSqlToken => sql.fragment`
+const defineStreams = ({ rows, columns }: typeof UNSEALED, after: Owner | null) => sql.fragment`
   RECURSIVE stream AS (
     (SELECT ${columns} ${rows} AND ${isAfter(after)} ORDER BY ${columns} LIMIT 1)
     UNION ALL
@@ -121,7 +118,6 @@ export const listNextEvents = (db: CommonQueryMethods, streams: readonly Owner[]
     CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
   `);
 
-/** While usage is held, nothing is sealed or sent. */
 const isNotHeld = sql.fragment`(SELECT held_at IS NULL FROM deployment)`;
 
 const unsentRow = z.strictObject({ ...ownerColumns, firstSecond: safeInteger });
@@ -159,10 +155,7 @@ export const listReadyStreams = (
     LIMIT ${page.limit}
   `);
 
-/**
- * Lists the streams whose next event the sender may attempt, in the order of their keys.
- * @param page.after the last stream of the page before; null for the first page
- */
+/** Lists the streams whose next event the sender may attempt, in the order of their keys. */
 export const listResumableStreams = (
   db: CommonQueryMethods,
   page: { readonly after: Owner | null; readonly now: Date; readonly limit: number },

@@ -32,11 +32,9 @@ const MAXIMUM_RETRIES = 2;
  * @returns its id and its URL
  * @throws DomainError request_invalid if Stripe refuses a value of the client
  */
-export const createCheckout = async (
-  stripe: Stripe,
-  checkout: NewCheckout,
-): Promise<{ readonly id: string; readonly url: string }> => {
-  const { description, idempotencyKey } = checkout;
+export const createCheckout = async (stripe: Stripe, checkout: NewCheckout) => {
+  const { description, amountCents, idempotencyKey } = checkout;
+  const price = { currency: "usd", unit_amount: amountCents, product_data: { name: description } };
   const metadata = { [DEPLOYMENT_KEY]: checkout.deploymentId };
   try {
     const { id, url } = await stripe.checkout.sessions.create(
@@ -44,16 +42,7 @@ export const createCheckout = async (
         mode: "payment",
         client_reference_id: checkout.storeId,
         metadata,
-        line_items: [
-          {
-            quantity: 1,
-            price_data: {
-              currency: "usd",
-              unit_amount: checkout.amountCents,
-              product_data: { name: description },
-            },
-          },
-        ],
+        line_items: [{ quantity: 1, price_data: price }],
         payment_intent_data: { description, metadata },
         success_url: checkout.successUrl,
         cancel_url: checkout.cancelUrl,
@@ -96,17 +85,10 @@ export const readCheckout = async (stripe: Stripe, sessionId: string): Promise<C
   return presentSession(session);
 };
 
-export const listPaidCheckouts = async (
-  stripe: Stripe,
-  deploymentId: string,
-  since: number,
-): Promise<readonly CheckoutSession[]> => {
+export const listPaidCheckouts = async (stripe: Stripe, deploymentId: string, since: number) => {
   const found: CheckoutSession[] = [];
-  for await (const session of stripe.checkout.sessions.list({
-    status: "complete",
-    created: { gte: since },
-    limit: 100,
-  })) {
+  const complete = { status: "complete", created: { gte: since }, limit: 100 } as const;
+  for await (const session of stripe.checkout.sessions.list(complete)) {
     const presented = presentSession(session);
     if (presented.isPaid && presented.deploymentId === deploymentId) {
       found.push(presented);

@@ -27,11 +27,7 @@ const withoutCode = (error: unknown): Error => {
 const KEYS = /\b[rs]k_[\w*]+/gu;
 
 /** Makes a call, and reads its response to the end. The other side decides how much it sends, so there is a limit. */
-const call = async (
-  open: typeof requestHttp,
-  options: RequestOptions,
-  body: string,
-): Promise<{ readonly response: IncomingMessage; readonly text: string }> => {
+const call = async (open: typeof requestHttp, options: RequestOptions, body: string) => {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     const request = open(options);
     request.on("response", resolve);

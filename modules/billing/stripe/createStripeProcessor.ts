@@ -34,10 +34,7 @@ export type StripeOptions = StripeClientOptions & {
   readonly donationPrices?: DonationPrices | null;
 };
 
-/**
- * Called with the key's account before the first call that depends on it, until it resolves: with the cell whose meters are
- * used.
- */
+/** Called with the key's account before calls that depend on it, until it resolves: with the cell whose meters are used. */
 type RequireAccount = (account: StripeAccount) => Promise<string | null>;
 
 /** Creates our meters, which are checked once for all calls. */

@@ -34,7 +34,6 @@ const refusalOf = (error: unknown): string | null => {
 export const createStripeInspector = (options: StripeClientOptions) => {
   const { stripe } = createStripeClient(options);
   return {
-    /** Returns the account of the key. */
     readAccount: () => readStripeAccount(stripe, options.secretKey),
     /** Returns what prevents usage from being sent. */
     inspectMeters: (cell: string | null) => inspectMeters(stripe, cell),

@@ -52,16 +52,10 @@ const presentSubscription = (
   };
 };
 
-const listSubscriptions = async (
-  stripe: Stripe,
-  customerId: string,
-): Promise<readonly ReadSubscription[]> => {
+const listSubscriptions = async (stripe: Stripe, customer: string) => {
   const read: ReadSubscription[] = [];
-  for await (const subscription of stripe.subscriptions.list({
-    customer: customerId,
-    status: "all",
-    limit: 100,
-  })) {
+  const all = stripe.subscriptions.list({ customer, status: "all", limit: 100 });
+  for await (const subscription of all) {
     read.push(await withItems(stripe, subscription));
   }
   return read;
@@ -121,10 +115,10 @@ const readLines = async (
 export const readInvoices = async (
   stripe: Stripe,
   meters: Meters,
-  customerId: string,
+  customer: string,
   since: number,
 ) => {
-  const read = await unlessMissing(listSubscriptions(stripe, customerId));
+  const read = await unlessMissing(listSubscriptions(stripe, customer));
   if (read === null) {
     return { subscriptions: [], lines: [] };
   }
@@ -134,11 +128,8 @@ export const readInvoices = async (
     ),
   );
   const lines: InvoiceLine[] = [];
-  for await (const invoice of stripe.invoices.list({
-    customer: customerId,
-    created: { gte: since },
-    limit: 100,
-  })) {
+  const invoices = stripe.invoices.list({ customer, created: { gte: since }, limit: 100 });
+  for await (const invoice of invoices) {
     lines.push(...(await readLines(stripe, invoice, meters, meterOf)));
   }
   return {

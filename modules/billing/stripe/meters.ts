@@ -48,10 +48,7 @@ export type FoundMeter = {
 };
 
 /** Returns a cell's meters at Stripe; null for one that does not exist. */
-export const findMeters = async (
-  stripe: Stripe,
-  cell: string | null,
-): Promise<Record<Kind, FoundMeter | null>> => {
+export const findMeters = async (stripe: Stripe, cell: string | null) => {
   const existing = await stripe.billing.meters
     .list({ limit: 100 })
     .autoPagingToArray({ limit: 10_000 });
@@ -90,10 +87,7 @@ const createMeter = async (
   }
 };
 
-export const findOrCreateMeters = async (
-  stripe: Stripe,
-  cell: string | null,
-): Promise<Record<Kind, FoundMeter>> => {
+export const findOrCreateMeters = async (stripe: Stripe, cell: string | null) => {
   const { tree, bottle } = await findMeters(stripe, cell);
   return {
     tree: tree ?? (await createMeter(stripe, "tree", cell)),
@@ -101,10 +95,7 @@ export const findOrCreateMeters = async (
   };
 };
 
-export const inspectMeters = async (
-  stripe: Stripe,
-  cell: string | null,
-): Promise<readonly string[]> => {
+export const inspectMeters = async (stripe: Stripe, cell: string | null) => {
   const meters = await findMeters(stripe, cell);
   return KINDS.map((kind) => {
     const missing = `Stripe has no meter ${namesOfMeter(kind, cell).eventName} yet. A worker with this key creates it.`;
@@ -119,23 +110,18 @@ export const inspectMeters = async (
 export const sumUsage = async (
   stripe: Stripe,
   meterId: string,
-  customerId: string,
+  customer: string,
   { start, end }: Span,
 ): Promise<number> => {
   // Without a grouping window Stripe returns one sum. More pages are not expected, but would be added.
   const summaries = await stripe.billing.meters
-    .listEventSummaries(meterId, {
-      customer: customerId,
-      start_time: start,
-      end_time: end,
-      limit: 100,
-    })
+    .listEventSummaries(meterId, { customer, start_time: start, end_time: end, limit: 100 })
     .autoPagingToArray({ limit: 10_000 })
     .catch(async (error: unknown) => {
       // How Stripe refuses a deleted customer is not documented.
       throw error instanceof Stripe.errors.StripeInvalidRequestError &&
-        (await isMissingCustomer(stripe, customerId))
-        ? new UsageUnreadableError(`No such customer: ${customerId}`, { cause: error })
+        (await isMissingCustomer(stripe, customer))
+        ? new UsageUnreadableError(`No such customer: ${customer}`, { cause: error })
         : error;
     });
   return summaries.reduce((sum, { aggregated_value: value }) => sum + value, 0);

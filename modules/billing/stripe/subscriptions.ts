@@ -100,13 +100,11 @@ export const periodOf = (subscription: Stripe.Subscription, items: Items): Perio
 export const trialOf = ({ trial_start: start, trial_end: end }: Stripe.Subscription): Span | null =>
   start === null || end === null ? null : { start, end };
 
-const NOT_FOUND = 404;
-
 /** Returns what a call returns; null if Stripe does not have what it names. A list of what it names is a 400 then. */
 export const unlessMissing = <Found>(call: Promise<Found>): Promise<Found | null> =>
   call.catch((error: unknown) => {
     const { statusCode, code } = error instanceof Stripe.errors.StripeError ? error : {};
-    if (statusCode === NOT_FOUND || code === "resource_missing") {
+    if (statusCode === 404 || code === "resource_missing") {
       return null;
     }
     throw error;
@@ -165,12 +163,10 @@ export const provisionDonations = async (
     throw new Error(`Stripe's subscription ${subscriptionId} is ${status}.`);
   }
   const findMissing = async () => {
-    const existing = new Set(
-      (await listItems(stripe, subscriptionId)).map(({ price }) => price.id),
-    );
+    const existing = await listItems(stripe, subscriptionId);
     // Stripe accepts no quantity for a metered item.
     const items = [{ price: prices.flat, quantity: 1 }, { price: prices.metered }];
-    return items.filter(({ price }) => !existing.has(price));
+    return items.filter(({ price }) => !existing.some((item) => item.price.id === price));
   };
   const items = await findMissing();
   if (items.length === 0) {
