@@ -22,9 +22,7 @@ export type DocumentInfo = {
   >;
   /** The alternatives, each with the schemes that it requires together. */
   readonly security: readonly (readonly string[])[];
-  /** The body of every error response. */
   readonly errorBody: z.ZodType;
-  /** The errors of keys. */
   readonly keyErrors: readonly DocumentedError[];
 };
 

@@ -128,7 +128,6 @@ const renderTimeline = ({ timeline, state }: RegistrationJson): Markup | null =>
         )}
       </ol>`;
 
-/** A term and what is said about it; nothing if there is nothing to say. */
 const renderFact = (term: string, text: string | Markup | null): Markup | null =>
   text === null
     ? null

@@ -70,7 +70,6 @@ const registerEndpoints = (kind: Kind, context: EndpointContext) => {
   });
 };
 
-/** Returns the JSON before a list's rows. */
 const headOf = (kind: Kind, { all, month }: Totals): string => {
   const { totalField, monthField, detailsField } = KIND_NAMES[kind];
   return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
@@ -146,7 +145,6 @@ const refundEndpoints = (kind: Kind, { refunds }: EndpointContext) => {
   });
 };
 
-/** The endpoints of trees and bottles, which differ only in names. */
 export const registrationEndpoints = (context: EndpointContext) =>
   KINDS.flatMap((kind) =>
     [

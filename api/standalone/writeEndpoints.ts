@@ -122,7 +122,6 @@ type WriteDefinition<
   readonly requestsPerSecond?: number;
   /** What batches do beyond what is said of each. */
   readonly batchDetails?: string;
-  /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
   readonly example: z.input<Item>;
   /** Checks a body before its schema does; returns the message of its rejection, or null. */

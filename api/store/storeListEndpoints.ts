@@ -89,7 +89,6 @@ const listQuery = z.object({
   after_created_at: cursorParameter,
 });
 
-/** Returns the filter that a list's query describes; blank parameters are ignored. */
 const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   ...customerFilterOf(query),
   orderId: unlessBlank(query.order_id),
