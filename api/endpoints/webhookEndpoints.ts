@@ -172,8 +172,7 @@ const ownEndpoints = (context: AppContext, on: WebhookInterface): readonly Endpo
       schemas: { response: schemas.secretSchema },
       handle: async (endpoint) => {
         const { secret, previousValidUntil } = await rotateWebhookSecret(change, endpoint);
-        const previous = { previous_valid_until: previousValidUntil.toISOString() };
-        return { id: endpoint.id, secret, ...previous };
+        return { id: endpoint.id, secret, previous_valid_until: previousValidUntil.toISOString() };
       },
     }),
   ];

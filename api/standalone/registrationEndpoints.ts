@@ -95,13 +95,10 @@ const listOf = (kind: Kind, context: EndpointContext) => {
         metadata: query.metadata,
         ...rangeOfDays(query.created_at, query.end_at),
       };
-      const { after: startingAfter = null, first: limit = null } = query;
-      const { pages, readTotals } = listRegistrations(context, owner, filter, {
-        startingAfter,
-        limit,
-      });
+      const part = { startingAfter: query.after ?? null, limit: query.first ?? null };
+      const { pages, readTotals } = listRegistrations(context, owner, filter, part);
       return pagedList(ctx, context, {
-        limit,
+        limit: part.limit,
         found: () => presentSearched(pages, presentRegistration),
         readHead: async () => headOf(kind, await readTotals()),
         linkOf: ({ id }) => ({ after: id }),
@@ -147,9 +144,5 @@ const refundEndpoints = (kind: Kind, { refunds }: EndpointContext) => {
 
 export const registrationEndpoints = (context: EndpointContext) =>
   KINDS.flatMap((kind) =>
-    [
-      registerEndpoints(kind, context),
-      listOf(kind, context),
-      refundEndpoints(kind, context),
-    ].flat(),
+    registerEndpoints(kind, context).concat(listOf(kind, context), refundEndpoints(kind, context)),
   );

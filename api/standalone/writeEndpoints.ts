@@ -198,10 +198,7 @@ async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
     const bodies = (await readBodies(done, present)).values();
     const results = part.map((outcome) =>
       outcome instanceof DomainError
-        ? {
-            status: ERROR_STATUS[outcome.code],
-            body: presentError(outcome.code, outcome.message),
-          }
+        ? { status: ERROR_STATUS[outcome.code], body: presentError(outcome.code, outcome.message) }
         : { status: 200, idempotent_replayed: outcome.replayed, body: bodies.next().value },
     );
     yield [text, results.map((result) => JSON.stringify(result)).join(",")];

@@ -74,10 +74,7 @@ const balance = responseObject("Balance", {
     .nullable()
     .describe("Null with a test key, because test keys spend nothing."),
   ...lowBalanceFields,
-  prices: responseObject("StorePrices", {
-    tree_cents: wholeNumber(),
-    bottle_cents: wholeNumber(),
-  }),
+  prices: responseObject("StorePrices", { tree_cents: wholeNumber(), bottle_cents: wholeNumber() }),
   entries: z.array(ledger.json).describe("Newest first; empty with a test key."),
   ...pageFields,
 });
