@@ -28,11 +28,9 @@ import { PAGE_SEARCH_MS } from "./http/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
 import { createApiMetrics } from "./http/createApiMetrics.ts";
 
-/** Returns secrets that are separated by commas, or null if there are none. */
 const secretsOf = (given: string | undefined): readonly string[] | null =>
   given?.split(",") ?? null;
 
-/** Creates what the API process creates once. */
 export const openApiContext = async (config: Config, logger: Logger) => {
   // A pool for each kind of work, so that none uses up the connections of another.
   const db = await openDatabase(config);

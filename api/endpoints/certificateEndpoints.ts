@@ -43,7 +43,6 @@ const recordQuery = z.object({
   ),
 });
 
-/** The endpoint of an interface for the URLs of records' certificates. */
 export const certificateUrlEndpoint = (
   context: AppContext,
   path: string,
@@ -69,7 +68,6 @@ const orderQuery = z.object({
   }),
 });
 
-/** The endpoint for the URLs of the certificates of stores' orders. */
 export const orderCertificateUrlEndpoint = (context: AppContext) =>
   keyEndpoint("get", "/app/api/order_certificate_url", {
     operationId: "readOrderCertificateUrl",

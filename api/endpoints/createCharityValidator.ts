@@ -13,10 +13,7 @@ const TIMEOUT_MS = 6000;
 /** The provider is called within the workflow's task. If its worker is lost, another one gets the task after this time. */
 const TASK_TIMEOUT_MS = 5000;
 
-/**
- * Returns a function that runs the workflow of a donation and waits for its result.
- * @param getDeployment returns the deployment's name in Temporal
- */
+/** Runs the workflow of a donation and waits for its result. */
 export const createCharityValidator =
   (
     temporal: Client,

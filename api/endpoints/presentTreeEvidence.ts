@@ -238,10 +238,7 @@ const presentProviderMeta = (evidence: TreeEvidence): PresentedTreeEvidence["pro
   };
 };
 
-/**
- * @param baseUrl the public URL of this service, without a slash at the end
- * @param createdAt when the trees were registered, as the lists of the interface show it
- */
+/** @param baseUrl the public URL of this service, without a slash at the end */
 export const presentTreeEvidence = (
   evidence: TreeEvidence,
   baseUrl: string,

@@ -137,8 +137,6 @@ export const treeEvidence = responseObject("TreeEvidence", {
 });
 export type PresentedTreeEvidence = z.output<typeof treeEvidence>;
 
-/* The parameter and the headers that evidence has on both interfaces. */
-
 export const evidenceStage = () => oneOf(EVIDENCE_STAGES).optional();
 
 export const EVIDENCE_HEADERS = {

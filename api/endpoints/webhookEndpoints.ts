@@ -40,7 +40,6 @@ import * as schemas from "./webhookSchemas.ts";
 type WebhookInterface = {
   /** Of the accounts whose events are sent. */
   readonly accountType: AccountType;
-  /** What its paths begin with. */
   readonly prefix: string;
 };
 
@@ -58,7 +57,6 @@ type Operation<
   ) => Promise<z.output<ResponseBody>>;
 };
 
-/** Returns what defines such requests. */
 const createDefine =
   ({ db }: AppContext, { accountType, prefix }: WebhookInterface) =>
   <
@@ -174,8 +172,7 @@ const ownEndpoints = (context: AppContext, on: WebhookInterface): readonly Endpo
       schemas: { response: schemas.secretSchema },
       handle: async (endpoint) => {
         const { secret, previousValidUntil } = await rotateWebhookSecret(change, endpoint);
-        const previous = { previous_valid_until: previousValidUntil.toISOString() };
-        return { id: endpoint.id, secret, ...previous };
+        return { id: endpoint.id, secret, previous_valid_until: previousValidUntil.toISOString() };
       },
     }),
   ];

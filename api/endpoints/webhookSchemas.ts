@@ -100,7 +100,6 @@ export const updateBody = (accountType: AccountType) => {
   }).meta({ id: "WebhookEndpointUpdate" });
 };
 
-/** Of an event, for examples. */
 const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
 const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;

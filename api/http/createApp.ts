@@ -24,7 +24,6 @@ import { HttpError } from "./httpError.ts";
 
 export type App = { readonly callback: () => Listener };
 
-/** In which the requests of one key to an endpoint are limited. */
 const RATE_WINDOW_MS = 1000;
 
 /** Each may take some ten megabytes until its response has been read. */
@@ -78,7 +77,6 @@ type AppOptions = Pick<
   readonly pages?: readonly Page[];
 };
 
-/** Returns what a request of an endpoint passes, in its order. */
 const createPipeline = ({ checkKey, takePermit, keyHeaders }: AppOptions) => {
   const vary = keyHeaders.join(", ");
   const parseBody = readBody(BODY_KIB);

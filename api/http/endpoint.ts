@@ -46,7 +46,6 @@ export type Description = {
   readonly callback?: Callback;
 };
 
-/** A request that the service sends to a client's server. */
 export type Callback = {
   readonly operationId: string;
   /** The field of the request's body that has the URL. */
@@ -83,7 +82,6 @@ export type Endpoint = Description & {
 type Request<Query extends z.ZodType, Body extends z.ZodType> = {
   readonly ctx: RequestContext;
   readonly caller: Caller;
-  /** The caller's account and the mode of its key. */
   readonly owner: AccountMode;
   readonly query: z.output<Query>;
   readonly body: z.output<Body>;

@@ -20,10 +20,8 @@ export const breakResponse = (response: ServerResponse): void => {
 /** Headers of a list that describe only its success, and may be set before reading it fails. */
 const LIST_HEADERS = ["Content-Disposition", "Link"];
 
-type Reported = { readonly code: ApiErrorCode; readonly message: string };
-
 /** Returns what the client sees of an error: its own message only if that is for the client. */
-const reportOf = (error: unknown): Reported => {
+const reportOf = (error: unknown): { readonly code: ApiErrorCode; readonly message: string } => {
   if (error instanceof HttpError || error instanceof DomainError) {
     return error;
   }

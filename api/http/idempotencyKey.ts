@@ -96,10 +96,7 @@ export const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` if an earlier request created the record.",
 };
 
-export const markReplay = (
-  ctx: RequestContext,
-  { replayed }: { readonly replayed: boolean },
-): void => {
+export const markReplay = (ctx: RequestContext, { replayed }: { readonly replayed: boolean }) => {
   if (replayed) {
     ctx.set("Idempotent-Replayed", "true");
   }

@@ -56,11 +56,9 @@ async function* exportPages(
   { name, columns }: ListExport,
   pages: AsyncIterable<Iterable<object>>,
 ): AsyncGenerator<Iterable<string>, void, void> {
-  ctx.type = EXPORT_FORMATS[format].contentType;
-  ctx.set(
-    "Content-Disposition",
-    `attachment; filename="${name}.${EXPORT_FORMATS[format].extension}"`,
-  );
+  const { contentType, extension } = EXPORT_FORMATS[format];
+  ctx.type = contentType;
+  ctx.set("Content-Disposition", `attachment; filename="${name}.${extension}"`);
   yield* formatPages(format, columns, pages);
 }
 

@@ -140,7 +140,6 @@ export const setNextLink = (
 /**
  * Yields the JSON of a list. Each later page without rows is a space, so that proxies do not mistake a long search for an
  * idle connection.
- * @param readHead returns the JSON before the rows, which opens the array that they are in
  */
 async function* listJson(
   readHead: () => Promise<string>,

@@ -83,10 +83,7 @@ export const observeRequest =
     );
   };
 
-/**
- * Records a span for each request, in the trace that the client's `traceparent` names. It has the route's pattern and
- * nothing that the client sent, because paths, queries, headers and bodies may contain keys and personal data.
- */
+/** Records a span for each request, in the trace that `traceparent` names: like the log, without what the client sent. */
 export const traceRequest: Middleware<ApiState> = (ctx, next) => {
   const { method } = ctx;
   const { traceparent } = ctx.req.headers;

@@ -20,14 +20,12 @@ export const parseQueryString = (querystring: string): ParsedUrlQuery =>
   );
 
 /** Decodes a header that Node has read as Latin-1: clients send text beyond ASCII as UTF-8. */
-export const decodeHeader = (given: string): string =>
-  Buffer.from(given, "latin1").toString("utf8");
+export const decodeHeader = (given: string): string => Buffer.from(given, "latin1").toString();
 
 /** A body with these fields. Others are ignored. */
 export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
   z.object(shape, {
-    error: (issue) =>
-      issue.code === "invalid_type" ? "the body must be a JSON object" : undefined,
+    error: ({ code }) => (code === "invalid_type" ? "the body must be a JSON object" : undefined),
   });
 
 /** A field or parameter that may be absent. */
@@ -74,10 +72,8 @@ const withoutNulls = (body: unknown): unknown =>
  * Parses a body, in which a field of null is absent.
  * @throws DomainError `request_invalid` that lists every problem
  */
-export const parseBody = <Schema extends z.ZodType>(
-  schema: Schema,
-  body: unknown,
-): z.output<Schema> => parseRequest(schema, withoutNulls(body), "field");
+export const parseBody = <Schema extends z.ZodType>(schema: Schema, body: unknown) =>
+  parseRequest(schema, withoutNulls(body), "field");
 
 /** @throws HttpError request_malformed */
 const requireWellFormed = (querystring: string): void => {
@@ -96,10 +92,7 @@ const requireWellFormed = (querystring: string): void => {
  * Parses a query string. A parameter that is given more than once is reported as that, whatever its values are.
  * @throws DomainError `request_invalid` that lists every problem, HttpError request_malformed
  */
-export const parseQuery = <Schema extends z.ZodType>(
-  schema: Schema,
-  querystring: string,
-): z.output<Schema> => {
+export const parseQuery = <Schema extends z.ZodType>(schema: Schema, querystring: string) => {
   requireWellFormed(querystring);
   const query = parseQueryString(querystring);
   return parseRequest(schema, query, "parameter", (issue) =>

@@ -30,7 +30,6 @@ export type Page = {
   readonly run: (ctx: RequestContext) => Promise<void> | void;
 };
 
-/** Returns a part of the path, by its name in the route's pattern. */
 export const pathParameter = ({ params }: RequestContext, name: string): string =>
   mustExist(params?.[name], `The route has no parameter ${name}.`);
 

@@ -22,9 +22,7 @@ export type DocumentInfo = {
   >;
   /** The alternatives, each with the schemes that it requires together. */
   readonly security: readonly (readonly string[])[];
-  /** The body of every error response. */
   readonly errorBody: z.ZodType;
-  /** The errors of keys. */
   readonly keyErrors: readonly DocumentedError[];
 };
 
@@ -60,12 +58,10 @@ const jsonContent = (schema: Json, example?: unknown): Json => ({
 });
 
 /** The other formats of a list. */
-const FILES = Object.fromEntries(
-  (["csv", "ndjson"] as const).map((format) => [
-    EXPORT_FORMATS[format].mediaType,
-    { schema: TEXT },
-  ]),
-);
+const FILES = {
+  [EXPORT_FORMATS.csv.mediaType]: { schema: TEXT },
+  [EXPORT_FORMATS.ndjson.mediaType]: { schema: TEXT },
+};
 
 /** Lists the errors of an endpoint besides those of HTTP itself. A later entry takes the place of one with its code. */
 const errorsOf = (
@@ -139,10 +135,7 @@ const responsesOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
     200: {
       description: "Success.",
       headers: headersOf(responseHeaders),
-      content: {
-        ...jsonContent(collect(schemas.response, "output")),
-        ...(isExported && FILES),
-      },
+      content: { ...jsonContent(collect(schemas.response, "output")), ...(isExported && FILES) },
     },
     304: responseHeaders?.["ETag"] && {
       description: "Not modified: the ETag in If-None-Match is current. There is no body.",

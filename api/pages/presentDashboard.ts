@@ -13,9 +13,7 @@ import { logoUrl } from "./renderDocument.ts";
 import type { PageLinks } from "./renderDocument.ts";
 import { colorsOf } from "./styles.ts";
 
-/* What the page, the card, the badge and the JSON of a dashboard say about each number. */
-
-/** One number, in the words of all formats. */
+/** One number, in the words that the page, the card and the badge share. */
 export type Figure = {
   readonly kind: UnitField | "donations" | "carbon";
   readonly number: string;
@@ -140,7 +138,6 @@ export const viewDashboard = (dashboard: Dashboard, links: PageLinks) => {
   };
 };
 
-/** Returns the public JSON, which needs no key. */
 export const presentDashboard = ({ dashboard, links, colors }: DashboardView) => {
   const { name, trees, bottles, donations, profile, verifications, updatedAt } = dashboard;
   return {

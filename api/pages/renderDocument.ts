@@ -84,7 +84,6 @@ export const pictureOf = (type: string, body: string | Buffer): Rendered => ({
   headers: { "Content-Security-Policy": contentPolicy("sandbox") },
 });
 
-/** Forbids frames around a page. */
 export const UNFRAMED = "frame-ancestors 'none'";
 
 /** Renders a page with its policy, which allows exactly its style sheets, and its photos on other hosts. It needs no script. */

@@ -1,6 +1,6 @@
 import { html } from "./html.ts";
 import { renderNumber } from "./format.ts";
-import type { DashboardView, Figure } from "./presentDashboard.ts";
+import type { DashboardView } from "./presentDashboard.ts";
 import type { Rendered } from "../http/taggedResponses.ts";
 import { pictureOf, renderDocument, SVG } from "./renderDocument.ts";
 import { CARD_STYLE } from "./styles.ts";
@@ -11,11 +11,7 @@ const PADDING = 9;
 
 const widthOf = (text: string): number => Math.round(text.length * LETTER) + 2 * PADDING;
 
-const NO_TREES: Omit<Figure, "kind" | "detail"> = {
-  number: "0",
-  label: "trees registered",
-  proof: "0 planted and verified",
-};
+const NO_TREES = { number: "0", label: "trees registered", proof: "0 planted and verified" };
 
 /** Renders a picture for other sites: the headline, and how many of the trees are verified. */
 export const renderBadge = (view: DashboardView): Rendered => {

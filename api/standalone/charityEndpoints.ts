@@ -108,11 +108,9 @@ const listOf = ({ reads, bulkLists, streaming, publicBaseUrl }: AppContext) =>
     handle: ({ ctx, owner, query }) => {
       const filter = filterOf(query);
       const { page, page_size: pageSize } = query;
-      const offset = (page - 1) * pageSize;
+      const part = { offset: (page - 1) * pageSize, limit: pageSize };
       const readPage = async () =>
-        (await listDonations(reads, owner, filter, { offset, limit: pageSize })).map(
-          presentDonation,
-        );
+        (await listDonations(reads, owner, filter, part)).map(presentDonation);
       return {
         json: async () => {
           const [totalItems, donations] = await Promise.all([

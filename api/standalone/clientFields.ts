@@ -2,8 +2,6 @@ import { longText, metadata } from "../../modules/records/fields.rules.ts";
 import { booleanParameter, optional } from "../http/parseRequest.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 
-/* What clients may add to registrations and donations, and to their refunds. */
-
 /** Of new records. */
 export const recordFields = {
   attribution: optional(attribution(), "A tag to filter by.", "newsletter"),
@@ -14,7 +12,6 @@ export const recordFields = {
   ),
 };
 
-/** Of refunds. */
 export const reasonField = optional(longText(), "Stored with the refund.", "order cancelled");
 
 /** The parameter of lists that finds records without an attribution: an empty attribution filter is no filter. */

@@ -22,7 +22,6 @@ const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued 
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-/** Creates the app of the organizations' interface; a demo adds its own pages. */
 export const createStandaloneApp = (context: AppContext, demo: readonly Page[] = []): App => {
   const endpoints = [
     ...registrationEndpoints({ ...context, refunds: createRefundWriter(context) }),

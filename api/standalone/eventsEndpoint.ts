@@ -81,7 +81,6 @@ const response = responseObject("Events", {
     }),
 });
 
-/** The feed of an organization's events. */
 export const eventsEndpoint = (context: AppContext) =>
   keyEndpoint("get", "/events", {
     operationId: "listEvents",

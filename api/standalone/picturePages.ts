@@ -56,7 +56,6 @@ const drawingPage = (path: string, drawing: string | Buffer): Page => {
   return { path, run: (ctx) => send(ctx, picture, "public, max-age=86400") };
 };
 
-/** Serves pictures for pages of this service and of others. */
 export const picturePages = (db: CommonQueryMethods): readonly Page[] =>
   [
     drawingPage("/dashboard/world.svg", WORLD),

@@ -70,7 +70,6 @@ const registerEndpoints = (kind: Kind, context: EndpointContext) => {
   });
 };
 
-/** Returns the JSON before a list's rows. */
 const headOf = (kind: Kind, { all, month }: Totals): string => {
   const { totalField, monthField, detailsField } = KIND_NAMES[kind];
   return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
@@ -96,13 +95,10 @@ const listOf = (kind: Kind, context: EndpointContext) => {
         metadata: query.metadata,
         ...rangeOfDays(query.created_at, query.end_at),
       };
-      const { after: startingAfter = null, first: limit = null } = query;
-      const { pages, readTotals } = listRegistrations(context, owner, filter, {
-        startingAfter,
-        limit,
-      });
+      const part = { startingAfter: query.after ?? null, limit: query.first ?? null };
+      const { pages, readTotals } = listRegistrations(context, owner, filter, part);
       return pagedList(ctx, context, {
-        limit,
+        limit: part.limit,
         found: () => presentSearched(pages, presentRegistration),
         readHead: async () => headOf(kind, await readTotals()),
         linkOf: ({ id }) => ({ after: id }),
@@ -146,12 +142,7 @@ const refundEndpoints = (kind: Kind, { refunds }: EndpointContext) => {
   });
 };
 
-/** The endpoints of trees and bottles, which differ only in names. */
 export const registrationEndpoints = (context: EndpointContext) =>
   KINDS.flatMap((kind) =>
-    [
-      registerEndpoints(kind, context),
-      listOf(kind, context),
-      refundEndpoints(kind, context),
-    ].flat(),
+    registerEndpoints(kind, context).concat(listOf(kind, context), refundEndpoints(kind, context)),
   );

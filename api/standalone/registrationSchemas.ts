@@ -37,8 +37,6 @@ export const KIND_NAMES = {
   },
 } as const satisfies Record<Kind, Readonly<Record<string, string>>>;
 
-type KindNames = (typeof KIND_NAMES)[Kind];
-
 /** Each pair is compared with every registration that a list reads. */
 const MAXIMUM_METADATA_PAIRS = 20;
 
@@ -79,7 +77,7 @@ export const listQuery = z
 
 const units = (description: string) => wholeNumber().meta({ description, examples: [1200] });
 
-const schemasOf = ({ noun, title, plural, ...names }: KindNames) => ({
+const schemasOf = ({ noun, title, plural, ...names }: (typeof KIND_NAMES)[Kind]) => ({
   registerBody: bodyObject({
     count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
     fractional_count: optional(

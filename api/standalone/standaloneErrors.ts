@@ -1,10 +1,7 @@
 import { z } from "zod";
-import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
+import type { PresentError } from "../../runtime/errorStatus.ts";
 import { responseObject } from "../http/parseRequest.ts";
 
-/** The body of every error response of the standalone interface. */
 export const errorBody = responseObject("Error", { error: z.string() });
 
-export const presentError = (_code: ApiErrorCode, message: string): z.output<typeof errorBody> => ({
-  error: message,
-});
+export const presentError: PresentError = (_code, error) => ({ error });

@@ -122,7 +122,6 @@ type WriteDefinition<
   readonly requestsPerSecond?: number;
   /** What batches do beyond what is said of each. */
   readonly batchDetails?: string;
-  /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
   readonly example: z.input<Item>;
   /** Checks a body before its schema does; returns the message of its rejection, or null. */
@@ -199,10 +198,7 @@ async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
     const bodies = (await readBodies(done, present)).values();
     const results = part.map((outcome) =>
       outcome instanceof DomainError
-        ? {
-            status: ERROR_STATUS[outcome.code],
-            body: presentError(outcome.code, outcome.message),
-          }
+        ? { status: ERROR_STATUS[outcome.code], body: presentError(outcome.code, outcome.message) }
         : { status: 200, idempotent_replayed: outcome.replayed, body: bodies.next().value },
     );
     yield [text, results.map((result) => JSON.stringify(result)).join(",")];

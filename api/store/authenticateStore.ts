@@ -26,10 +26,9 @@ const readHeader = (headers: IncomingHttpHeaders, name: string): string => {
 
 /** @throws DomainError request_invalid if both spellings are given with different values */
 const headerOf = (headers: IncomingHttpHeaders, name: keyof typeof ALIASES): string => {
-  const names = [name, ALIASES[name]];
-  return (
-    valueOfAliases(Object.fromEntries(names.map((each) => [each, readHeader(headers, each)]))) ?? ""
-  );
+  const alias = ALIASES[name];
+  const given = { [name]: readHeader(headers, name), [alias]: readHeader(headers, alias) };
+  return valueOfAliases(given) ?? "";
 };
 
 /**

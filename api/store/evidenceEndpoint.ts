@@ -6,7 +6,6 @@ import type { EvidenceStage, TreeEvidence } from "../../modules/planting/timelin
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
 import { createEvidenceReader, TREE_NOT_FOUND } from "../../modules/planting/readEvidence.ts";
 import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
-import type { EvidenceSelection } from "../../modules/stores/storeTrees.sql.ts";
 import type { AppContext } from "../context.ts";
 import {
   EVIDENCE_HEADERS,
@@ -73,10 +72,7 @@ const endOfDay = (given: string): Date | null => {
 };
 
 /** Returns which tree is wanted. In a simulation, its project and its region are simulated too, so they select nothing. */
-const selectionOf = (
-  given: z.output<typeof query>,
-  stage: EvidenceStage | null,
-): EvidenceSelection => {
+const selectionOf = (given: z.output<typeof query>, stage: EvidenceStage | null) => {
   const { tree_id, id, tree, created_at, tree_date } = given;
   const createdAt = valueOfAliases({ created_at, tree_date });
   const region = stage === null ? normalizePlace(given.region ?? "") : "";

@@ -11,8 +11,6 @@ import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
 
-/* What a store reads of itself: its key, its balance and its totals. */
-
 const lowBalanceFields = {
   low_balance: z.boolean().describe("Whether the balance is below the low-balance threshold."),
   low_balance_threshold_cents: wholeNumber(),
@@ -76,10 +74,7 @@ const balance = responseObject("Balance", {
     .nullable()
     .describe("Null with a test key, because test keys spend nothing."),
   ...lowBalanceFields,
-  prices: responseObject("StorePrices", {
-    tree_cents: wholeNumber(),
-    bottle_cents: wholeNumber(),
-  }),
+  prices: responseObject("StorePrices", { tree_cents: wholeNumber(), bottle_cents: wholeNumber() }),
   entries: z.array(ledger.json).describe("Newest first; empty with a test key."),
   ...pageFields,
 });

@@ -45,11 +45,7 @@ export const readsOf = <Json extends z.ZodObject>(
       const found = await read(limit + 1);
       const rows = found.slice(0, limit);
       const last = found.length > limit ? rows.at(-1) : undefined;
-      return {
-        rows,
-        has_more: last !== undefined,
-        next_cursor: last ? list.cursorOf(last) : "",
-      };
+      return { rows, has_more: last !== undefined, next_cursor: last ? list.cursorOf(last) : "" };
     },
     rows: () =>
       pageOrAll(
@@ -89,7 +85,6 @@ const listQuery = z.object({
   after_created_at: cursorParameter,
 });
 
-/** Returns the filter that a list's query describes; blank parameters are ignored. */
 const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   ...customerFilterOf(query),
   orderId: unlessBlank(query.order_id),

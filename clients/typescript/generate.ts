@@ -14,7 +14,6 @@ type Operation = {
   readonly responses: { readonly 200: Content };
 };
 
-/** What is read of the service's own OpenAPI document. */
 type Document = {
   readonly openapi: string;
   readonly info: object;
@@ -62,10 +61,7 @@ const describeOperation = (
   })},`;
 };
 
-/**
- * Returns a module with the types of an interface, and a table of its operations.
- * @param text the OpenAPI document, as JSON
- */
+/** @param text the OpenAPI document, as JSON */
 export const generateTypes = async (text: string): Promise<string> => {
   const { openapi, info, paths, components } = JSON.parse(text) as Document;
   const reduced = mapValues(paths, (methods) => mapValues(methods, reduceOperation));

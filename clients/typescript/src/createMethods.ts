@@ -91,10 +91,7 @@ const keyIn = (body: object | undefined): string | null => {
   return typeof given === "string" && given !== "" ? given : null;
 };
 
-/**
- * Checks a key, whose length the service checks, and returns it as the text of a header: its UTF-8 bytes, as the service reads
- * it.
- */
+/** Checks a key, whose length the service checks, and returns its UTF-8 bytes as the text of a header. */
 const keyHeader = (key: string): string => {
   // oxlint-disable-next-line no-control-regex -- a header cannot have them.
   if (key === "" || key.trim() !== key || /[\u0000-\u001F\u007F]/u.test(key)) {
@@ -178,10 +175,7 @@ const createNoveltyTest = (): ((record: Dated) => boolean) => {
   };
 };
 
-/**
- * Returns the method of a list.
- * @param defaults the query of its pages
- */
+/** @param defaults the query of the list's pages */
 export const createList =
   <Called extends Operation>(
     send: Send,
@@ -210,10 +204,7 @@ export const createList =
     return { pages, [Symbol.asyncIterator]: records };
   };
 
-/**
- * Returns the methods of all operations.
- * @param lists the operations that are lists, with the query of a page
- */
+/** @param lists the operations that are lists, with the query of a page */
 export const createMethods = <
   Operations extends Table<Operations>,
   Lists extends keyof Operations & string,

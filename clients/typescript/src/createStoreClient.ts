@@ -35,11 +35,8 @@ export type StoreClient = Methods<operations, keyof typeof LISTS> & {
 const continueWith =
   (parameter: string): ReadNext =>
   ({ data }, query) => {
-    const { has_more: hasMore, next_cursor: cursor } = data as {
-      readonly has_more: boolean;
-      readonly next_cursor: string;
-    };
-    return hasMore ? { ...query, [parameter]: cursor } : null;
+    const page = data as { readonly has_more: boolean; readonly next_cursor: string };
+    return page.has_more ? { ...query, [parameter]: page.next_cursor } : null;
   };
 
 export const createStoreClient = ({

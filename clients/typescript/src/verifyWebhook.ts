@@ -67,8 +67,7 @@ const importSecret = (secret: string) => {
 };
 
 /**
- * Verifies a webhook as Standard Webhooks 1.0.0 says, and returns what it says. The comparison takes the same time whatever is
- * wrong.
+ * Verifies a webhook as Standard Webhooks 1.0.0 says, in constant time, and returns what it says.
  * @throws WebhookVerificationError if no secret has signed it, or if it is not of this time
  * @throws ImpactError if a secret is malformed
  */
