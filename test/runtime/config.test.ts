@@ -85,13 +85,10 @@ test("a malformed value is rejected, and the setting is named", (t) => {
 const DATABASE_URL = "postgres://db.example.org/impact";
 
 test("libpq's variables apply to every URL of the database", (t) => {
-  const config = parseConfig({
-    DATABASE_URL,
-    DATABASE_OWNER_URL: `${DATABASE_URL}?sslmode=require`,
-    PGSSLMODE: "disable",
-  });
+  const DATABASE_OWNER_URL = `${DATABASE_URL}?sslmode=require`;
+  const config = parseConfig({ DATABASE_URL, DATABASE_OWNER_URL, PGSSLMODE: "disable" });
   t.is(config.DATABASE_URL, `${DATABASE_URL}?sslmode=disable`);
-  t.is(config.DATABASE_OWNER_URL, `${DATABASE_URL}?sslmode=require`);
+  t.is(config.DATABASE_OWNER_URL, DATABASE_OWNER_URL);
 });
 
 test("a malformed setting of TLS is a line that names the setting", (t) => {
@@ -112,14 +109,8 @@ test("the files of TLS must hold certificates and the certificate's key", async 
   const malformed = join(folder, "malformed.pem");
   await writeFile(malformed, "-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n");
 
-  t.notThrows(() =>
-    parseConfig({
-      DATABASE_URL,
-      PGSSLROOTCERT: ca.certificate,
-      PGSSLCERT: own.certificate,
-      PGSSLKEY: own.key,
-    }),
-  );
+  const files = { PGSSLROOTCERT: ca.certificate, PGSSLCERT: own.certificate, PGSSLKEY: own.key };
+  t.notThrows(() => parseConfig({ DATABASE_URL, ...files }));
   for (const settings of [
     { PGSSLCERT: own.certificate, PGSSLKEY: other.key },
     { PGSSLCERT: malformed, PGSSLKEY: own.key },
@@ -148,10 +139,7 @@ const readPage = (): Promise<string> =>
 
 test("docs/configuration.md documents every setting once with its default, and no other", async (t) => {
   const rows = (await readPage()).matchAll(/^\| `(?<name>[^`]+)` *\| (?<fallback>[^|]+?) *\|/gmu);
-  const documented = Array.from(
-    rows,
-    ({ groups }) => `${groups?.["name"]}: ${groups?.["fallback"]}`,
-  );
+  const documented = [...rows].map(({ groups }) => `${groups?.["name"]}: ${groups?.["fallback"]}`);
   const defaults = new Map(Object.entries(parseConfig({})));
   const expected = SETTING_NAMES.map((name) => {
     const value = defaults.get(name);

@@ -138,24 +138,8 @@ test("an uninstalled store keeps its first date until it is installed again", as
 
 test("top-ups and adjustments print what happened and the balance, once per reference", async (t) => {
   const { domain, run, read } = await setUp(t);
-  const topUp = [
-    "topup",
-    "--amount",
-    "1020",
-    "--reference",
-    "invoice-1",
-    "--note",
-    "paid",
-  ] as const;
-  const adjust = [
-    "adjust",
-    "--amount",
-    "-5",
-    "--reason",
-    "twice",
-    "--reference",
-    "case-7",
-  ] as const;
+  const topUp = ["topup", ..."--amount 1020 --reference invoice-1 --note paid".split(" ")] as const;
+  const adjust = ["adjust", ..."--amount -5 --reason twice --reference case-7".split(" ")] as const;
   const mistake = ["adjust", "--amount", "-5.00", "--reason", "typing error"] as const;
   const adjusted = `Adjusted the balance of ${domain} by -$5.00`;
   const isKnown = `of ${domain} is already recorded`;

@@ -114,11 +114,7 @@ export const createFaults = () => {
       active = [];
     },
     /** Returns the first fault that affects the call, and counts the call against its `times`. */
-    take: ({
-      method,
-      path,
-      form,
-    }: Readonly<Record<"method" | "path" | "form", string>>): Fault | null => {
+    take: ({ method, path, form }: Readonly<Record<"method" | "path" | "form", string>>) => {
       const entry = active.find(
         ({ fault, left }) =>
           left > 0 &&

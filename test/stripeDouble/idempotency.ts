@@ -20,11 +20,7 @@ const conflict = (status: number, message: string, code: Readonly<Record<string,
  */
 export const createIdempotency = (clock: Clock) => {
   const entries = new Map<string, Entry>();
-  return async (
-    key: string | null,
-    request: string,
-    execute: () => Promise<HttpResponse>,
-  ): Promise<HttpResponse> => {
+  return async (key: string | null, request: string, execute: () => Promise<HttpResponse>) => {
     if (key === null) {
       return execute();
     }

@@ -2,9 +2,6 @@ import type { Requests } from "./requests.ts";
 import { findBy, pageOf } from "./responses.ts";
 import type { State, StoredInvoice, StoredItem, StoredLine, StoredSubscription } from "./state.ts";
 
-/** Half-open, in unix seconds. */
-type Span = { readonly start: number; readonly end: number };
-
 /** Returns the second some months after an anchor; in a month without that day, its last day. */
 export const addMonths = (anchor: number, months: number): number => {
   const date = new Date(anchor * 1000);
@@ -17,14 +14,10 @@ export const addMonths = (anchor: number, months: number): number => {
 };
 
 /**
- * Returns the item's period that contains the second. As at Stripe, the first period starts when the item was added, and
- * a trial is one period.
+ * Returns the item's half-open period that contains the second. As at Stripe, the first period starts when the item was
+ * added, and a trial is one period.
  */
-export const periodAt = (
-  { terms }: StoredSubscription,
-  item: StoredItem,
-  second: number,
-): Span & { readonly isTrial: boolean } => {
+export const periodAt = ({ terms }: StoredSubscription, item: StoredItem, second: number) => {
   const at = terms.findLastIndex(({ start }) => start <= second);
   const term = terms[Math.max(0, at)];
   if (!term) {
@@ -63,10 +56,8 @@ const quantityOf = (state: State, invoice: StoredInvoice, line: StoredLine): num
       event.second < line.end &&
       event.receivedAt <= invoice.takesUsageUntil,
   );
-  return Math.max(
-    0,
-    used.reduce((sum, { value }) => sum + value, 0),
-  );
+  const units = used.reduce((sum, { value }) => sum + value, 0);
+  return Math.max(0, units);
 };
 
 const fixQuantities = (state: State, invoice: StoredInvoice): void => {
@@ -105,9 +96,8 @@ const createInvoice = (
       return [];
     }
     const isFree = used.isTrial || isFirst;
-    const { start, end: lineEnd } = span;
     const fixedQuantity = isMetered ? (isFree ? 0 : null) : (item.quantity ?? 1);
-    return [{ id: state.nextId("il"), item, start, end: lineEnd, fixedQuantity }];
+    return [{ id: state.nextId("il"), item, start: span.start, end: span.end, fixedQuantity }];
   });
   const pausedBy = isFirst ? null : subscription.pausedBy;
   const takesNoUsage = isFirst || pausedBy === "void" || pausedBy === "mark_uncollectible";

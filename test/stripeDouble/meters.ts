@@ -161,10 +161,7 @@ const presentSample = (
 });
 
 /** Creates a thin event for each meter with rejected events that no report has named yet, and one for those without a meter. */
-export const createErrorReports = (
-  state: State,
-  sampleForm: SampleForm,
-): readonly { readonly id: string; readonly data: object }[] => {
+export const createErrorReports = (state: State, sampleForm: SampleForm) => {
   const rejected = state.events.filter(
     ({ rejectedWith, isReported }) => rejectedWith !== null && !isReported,
   );

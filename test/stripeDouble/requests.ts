@@ -99,10 +99,7 @@ const parseForm = (form: string): Parameters => {
  * Parses the parameters of a call.
  * @throws ErrorResponse a 400
  */
-export const parseRequest = <Name extends keyof Requests>(
-  name: Name,
-  form: string,
-): Requests[Name] => {
+export const parseRequest = <Name extends keyof Requests>(name: Name, form: string) => {
   const { error, data } = requests[name].safeParse(parseForm(form));
   if (error) {
     throw invalid(z.prettifyError(error));

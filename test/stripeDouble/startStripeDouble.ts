@@ -5,7 +5,6 @@ import { text } from "node:stream/consumers";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import type { Billing } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { listen } from "../support/server.ts";
 import { createCallHandler, createObservations } from "./createCallHandler.ts";
@@ -88,7 +87,7 @@ export const startStripeDouble = async (
     openBilling: async (
       db: DatabasePool,
       options: Partial<Parameters<typeof connectStripe>[0]> = {},
-    ): Promise<Billing> => {
+    ) => {
       const billing = createBilling({ db, stripe: connectStripe({ ...stripe, ...options }) });
       await billing.prepare();
       return billing;

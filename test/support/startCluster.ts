@@ -68,22 +68,12 @@ export const startCluster = async (t: ExecutionContext) => {
     disconnectStandby: async (): Promise<void> => {
       // Commits of a disposable server are not flushed at once, and the standby gets what is flushed.
       const end = await queryOnce(primary.url, "SELECT pg_current_wal_insert_lsn()::text AS value");
-      await eventually(
-        async () =>
-          (await queryOnce(
-            standby.url,
-            `SELECT pg_last_wal_replay_lsn() >= '${String(end)}'::pg_lsn AS value`,
-          )) === true,
-      );
+      const replayed = `SELECT pg_last_wal_replay_lsn() >= '${String(end)}'::pg_lsn AS value`;
+      await eventually(async () => (await queryOnce(standby.url, replayed)) === true);
       await queryOnce(standby.url, "ALTER SYSTEM SET primary_conninfo = ''");
       await queryOnce(standby.url, "SELECT pg_reload_conf() AS value");
-      await eventually(
-        async () =>
-          (await queryOnce(
-            primary.url,
-            "SELECT count(*)::int AS value FROM pg_stat_replication",
-          )) === 0,
-      );
+      const replications = "SELECT count(*)::int AS value FROM pg_stat_replication";
+      await eventually(async () => (await queryOnce(primary.url, replications)) === 0);
     },
     failOver: async (): Promise<void> => {
       await primary.process.stop();

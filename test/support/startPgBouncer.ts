@@ -28,7 +28,7 @@ export const startPgBouncer = async (
   databaseUrl: string,
   settings: PgBouncerSettings = {},
 ): Promise<{ readonly url: string }> => {
-  const { hostname, port, pathname, username, password } = new URL(databaseUrl);
+  const { hostname, port, username, password } = new URL(databaseUrl);
   const folder = await makeTestFolder(t);
   const listenPort = await findFreePort();
   const file = join(folder, "pgbouncer.ini");
@@ -56,7 +56,6 @@ export const startPgBouncer = async (
   const url = new URL(databaseUrl);
   url.hostname = "127.0.0.1";
   url.port = String(listenPort);
-  url.pathname = pathname;
   await untilReady(() => canConnect(url.href));
   return { url: url.href };
 };

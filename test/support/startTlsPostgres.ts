@@ -69,10 +69,8 @@ export const startTlsPostgres = async () => {
         }
       }
       const owner = new URL(url).username;
-      await writeFile(
-        inData("pg_hba.conf"),
-        `host all ${owner} all scram-sha-256\n${ACCESS[access]}\n`,
-      );
+      const rules = `host all ${owner} all scram-sha-256\n${ACCESS[access]}\n`;
+      await writeFile(inData("pg_hba.conf"), rules);
       for (const [name, value] of Object.entries(settings)) {
         await query(`ALTER SYSTEM SET ${name} = ${escapeLiteral(value)}`);
       }

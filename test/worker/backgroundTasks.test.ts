@@ -32,10 +32,8 @@ test("a worker starts while Stripe is down, and does not if a meter has another 
 
   control.addFault({ kind: "server_error", method: "GET", path: "/v1/billing/meters" });
   await t.notThrowsAsync(prepare());
-  await t.throwsAsync(prepare(), {
-    instanceOf: StartupError,
-    message: /aggregates by last, not sum/u,
-  });
+  const message = /aggregates by last, not sum/u;
+  await t.throwsAsync(prepare(), { instanceOf: StartupError, message });
 });
 
 test("a hold is a metric, and a worker logs it with the next command until it ends", async (t) => {

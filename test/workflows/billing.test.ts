@@ -17,10 +17,7 @@ import { startWorker } from "./startWorker.ts";
 // Some are serial, because reconciliations are of all accounts, and so are the refunds that wait.
 const test = testWithDatabase();
 
-const observers = {
-  observeUnreadInvoices: () => undefined,
-  observeDrift: () => undefined,
-};
+const observers = { observeUnreadInvoices: () => undefined, observeDrift: () => undefined };
 
 test.serial(
   "sums that cannot be read at first are compared again, and what differs is reported",

@@ -107,9 +107,7 @@ for (const list of LISTS) {
           await write(process, burst);
         }
       }),
-    ).finally(() => {
-      writing.abort();
-    });
+    ).finally(() => writing.abort());
     const readers = Object.entries(CURSORS).map(async ([name, cursorOf], index) => {
       do {
         for (const limit of [7, 20]) {
