@@ -69,13 +69,8 @@ const openTour = async (t: ExecutionContext, url: string) => {
       t.deepEqual(shown.problems, []);
       t.is(await shown.page.evaluate("document.documentElement.scrollWidth"), view.width);
     }
-    urls.set(
-      "order",
-      new URL(
-        (await page.getByText("the certificate of the order").getAttribute("href")) ?? "",
-        url,
-      ).href,
-    );
+    const order = await page.getByText("the certificate of the order").getAttribute("href");
+    urls.set("order", new URL(order ?? "", url).href);
   }
   for (const [name, linked] of urls) {
     t.is((await fetch(linked, { headers: { accept: "text/html" } })).status, 200, name);
@@ -116,11 +111,9 @@ test("a demo beside a first database has something to show everywhere, is added 
   }
 
   const Authorization = await issueLiveKey(runFile, organization, "organization");
+  const readOwn = (path: string) => readJson(apiUrl + path, { Authorization });
   for (const kind of ["tree", "bottle", "donation"]) {
-    const counted = await readJson(`${apiUrl}/stats?kind=${kind}&interval=month`, {
-      Authorization,
-    });
-    const months = stats.parse(counted).stats;
+    const months = stats.parse(await readOwn(`/stats?kind=${kind}&interval=month`)).stats;
     t.is(months.length, 12);
     // The current month may be younger than its first order.
     t.true(
@@ -129,21 +122,17 @@ test("a demo beside a first database has something to show everywhere, is added 
     );
   }
   for (const path of ["/plant/trees", "/charities/donations"]) {
-    const list = JSON.stringify(await readJson(apiUrl + path, { Authorization }));
+    const list = JSON.stringify(await readOwn(path));
     t.true(list.includes('"refunded":true'), path);
   }
-  const { tree_details: listed } = trees.parse(
-    await readJson(`${apiUrl}/plant/trees`, { Authorization }),
-  );
+  const { tree_details: listed } = trees.parse(await readOwn("/plant/trees"));
   const completed = new Set<number>();
   for (const { id } of listed.filter((_, index) => index % 20 === 0)) {
-    const { timeline } = evidence.parse(
-      await readJson(`${apiUrl}/evidence/tree/${id}`, { Authorization }),
-    );
+    const { timeline } = evidence.parse(await readOwn(`/evidence/tree/${id}`));
     completed.add(timeline.filter(({ status }) => status === "completed").length);
   }
   t.true(completed.size >= 3, "trees are at several stages");
-  const events = await readJson(`${apiUrl}/events?types=registration.refunded`, { Authorization });
+  const events = await readOwn("/events?types=registration.refunded");
   t.regex(JSON.stringify(events), /order returned/u);
 
   const names = {
@@ -190,11 +179,8 @@ test("a demo beside a first database has something to show everywhere, is added 
   const again = await waitUntilReady(second, demoDir);
   const tour = await (await fetch(again.apiUrl, { headers: { accept: "text/html" } })).text();
   t.true(tour.includes(new URL(page).pathname));
-  t.is(
-    trees.parse(await readJson(`${again.apiUrl}/plant/trees`, { Authorization })).tree_details
-      .length,
-    listed.length,
-  );
+  const kept = await readJson(`${again.apiUrl}/plant/trees`, { Authorization });
+  t.is(trees.parse(kept).tree_details.length, listed.length);
   second.child.kill("SIGTERM");
   t.is(await second.exitCode, 0);
 

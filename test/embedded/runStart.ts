@@ -12,7 +12,6 @@ import { awaitLeftovers } from "../../embedded/supervisor.ts";
 
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
 
-/** Settings of a start beside others. */
 const ANY_PORTS = {
   PORT: "0",
   STORE_PORT: "0",
@@ -69,12 +68,7 @@ export const watch = (t: ExecutionContext, child: ChildProcess) => {
     child.kill("SIGKILL");
     await exitCode;
   });
-  return {
-    child,
-    /** Returns everything that it wrote so far to both streams. */
-    output: (): string => output,
-    exitCode,
-  };
+  return { child, output: () => output, exitCode };
 };
 
 export const runStart = (

@@ -169,9 +169,8 @@ test("a signal ends a start that waits for another migrator", async (t) => {
   const databaseUrl = await createEmptyDatabase(t);
   const other = await openClient(t, databaseUrl);
   await other.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
-  const { child, exitCode, output } = runStart(t, await makeDataDir(t), {
-    DATABASE_URL: databaseUrl,
-  });
+  const settings = { DATABASE_URL: databaseUrl };
+  const { child, exitCode, output } = runStart(t, await makeDataDir(t), settings);
   await eventually(async () => {
     t.is(child.exitCode, null, output());
     const { rowCount } = await other.query(`
@@ -188,10 +187,8 @@ test("a signal ends a start that waits for another migrator", async (t) => {
 
 test("everything stops when npm is killed", async (t) => {
   const script = `require("node:child_process").spawn(process.execPath, [${JSON.stringify(START)}], { stdio: "inherit" })`;
-  const parent = watch(
-    t,
-    spawn(process.execPath, ["-e", script], { env: buildEnvironment(sharedDataDir) }),
-  );
+  const env = buildEnvironment(sharedDataDir);
+  const parent = watch(t, spawn(process.execPath, ["-e", script], { env }));
   await waitUntilReady(parent, sharedDataDir);
   parent.child.kill("SIGKILL");
   // The streams close when the last process that inherited them ends.

@@ -124,9 +124,7 @@ test("a failed delivery is repeated with the same id and body and a new timestam
 test("a delivery that fails does not delay later events, and ten are in flight at most", async (t) => {
   const { record, deliver, receiver, deliveries } = await setUpWebhooks(t);
   const held: (() => void)[] = [];
-  receiver.respond((response) => {
-    held.push(() => response.writeHead(204).end());
-  });
+  receiver.respond((response) => void held.push(() => response.writeHead(204).end()));
   for (let count = 0; count < 25; count += 1) {
     await record(String(count));
   }
@@ -136,9 +134,7 @@ test("a delivery that fails does not delay later events, and ten are in flight a
   await delay(1300);
   t.is(held.length, 10);
   receiver.respond(answer(204));
-  for (const release of held) {
-    release();
-  }
+  held.forEach((release) => release());
   await delivering;
   t.is(receiver.received.length, 25);
   t.is(receiver.mostAtOnce(), 10);
@@ -148,7 +144,6 @@ test("a delivery that fails does not delay later events, and ten are in flight a
 test("a replaced secret signs for 24 hours more, unless it is replaced again", async (t) => {
   const { deps, endpoint, secret: first, record, deliver, receiver, pass } = await setUpWebhooks(t);
   const rotate = async () => (await rotateWebhookSecret(deps, endpoint)).secret;
-  /** Checks which secrets sign a delivery. */
   const check = async (signing: readonly string[], others: readonly string[]): Promise<void> => {
     await record(crypto.randomUUID());
     await deliver();
@@ -282,12 +277,8 @@ test("a 410 disables the endpoint, and its owner learns of it by an event in the
 });
 
 /** Records an event, and makes all its attempts fail. */
-const failCompletely = async ({
-  record,
-  deliver,
-  receiver,
-  pass,
-}: Awaited<ReturnType<typeof setUpWebhooks>>): Promise<void> => {
+const failCompletely = async (scene: Awaited<ReturnType<typeof setUpWebhooks>>) => {
+  const { record, deliver, receiver, pass } = scene;
   receiver.respond(answer(500));
   await record(crypto.randomUUID());
   for (let dueMs = await deliver(); dueMs !== null; dueMs = await deliver()) {

@@ -74,8 +74,7 @@ test("an endpoint is created, listed, read, changed and deleted; its secret is s
 
   t.like(await call("DELETE", path, { key }), { status: 200, body: { id, deleted: true } });
   t.is((await call("DELETE", path, { key })).status, 404);
-  const error = "webhook endpoint not found";
-  t.like(await get(path), { status: 404, body: { error } });
+  t.like(await get(path), { status: 404, body: { error: "webhook endpoint not found" } });
   t.deepEqual((await get("/webhook_endpoints")).body, { webhook_endpoints: [] });
   t.is((await create()).status, 200);
 });
@@ -123,8 +122,7 @@ test("a URL that cannot be called is refused with the reason", async (t) => {
     t.is(status, 400, String(url));
     t.regex(String(body["error"]), error);
   }
-  const webhookSettings = { allowsHttp: false, allowedNetworks: [] };
-  const strict = await start(t, { webhookSettings });
+  const strict = await start(t, { webhookSettings: { allowsHttp: false, allowedNetworks: [] } });
   const insecure = await strict.create({ url: "http://shop.example/" });
   t.like(insecure, { status: 400, body: { error: "url: must begin with https://" } });
   const types = await create({ types: ["registration.created"] });
@@ -152,11 +150,10 @@ test("a creation that is repeated with its key returns the endpoint with its sec
   const create = (body: object = {}, usedKey = key) =>
     call("POST", "/webhook_endpoints", { key: usedKey, headers, body: { url: HOOK_URL, ...body } });
   const answers = await Promise.all([create(), create(), create()]);
-  const [first] = answers;
   t.true(answers.every(({ status }) => status === 200));
   t.is(new Set(answers.map(({ text }) => text)).size, 1);
   t.is(answers.filter(({ replayed }) => replayed === "true").length, 2);
-  const id = idOf(first?.body);
+  const id = idOf(answers[0].body);
 
   const rotated = await call("POST", `/webhook_endpoints/${id}/rotate`, { key });
   const repeated = await create({ url: "https://shop.example/other" });
@@ -218,7 +215,6 @@ const recordUntilReceived = (db: DatabasePool, owner: AccountMode, receiver: Rec
     return receiver.received.length > 0;
   });
 
-/** Writes a file that only its owner can read. */
 const writeSecretFile = async (t: ExecutionContext, content: string): Promise<string> => {
   const path = await writeTestFile(t, "secret", `${content}\n`);
   await chmod(path, 0o600);

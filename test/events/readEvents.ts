@@ -39,7 +39,6 @@ export const readEvents = async (
   return events;
 };
 
-/** The content of an event that is recognized by a name. */
 export const refunded = (name: string) => ({
   type: "registration.refunded" as const,
   data: { registration_id: name, kind: "tree" as const, count: 1, remaining_count: 0, reason: "" },

@@ -64,9 +64,7 @@ test.serial("a sender that stops finishes its calls, and leaves the rest to anot
   const { db } = t.context;
   const receiver = await startReceiver(t);
   const held: (() => void)[] = [];
-  receiver.respond((response) => {
-    held.push(() => response.writeHead(204).end());
-  });
+  receiver.respond((response) => void held.push(() => response.writeHead(204).end()));
   const [id = ""] = await insertEndpoints(db, 1, { url: receiver.url, deliveries: 12 });
   const { ended, stop } = runSender(t);
   await eventually(() => held.length === 10);
@@ -128,8 +126,7 @@ const startSending = async (
       return { status: 204, error: null, retryAfterMs: null };
     },
   };
-  const scan = () => Promise.resolve(ids);
-  const work = createDeliveryWork(context, scan);
+  const work = createDeliveryWork(context, () => Promise.resolve(ids));
   const ended = runUntilIdle(createSender(work, new AbortController().signal));
   return { sent, countStatements: counted.count, ended };
 };
@@ -170,9 +167,8 @@ test("an endpoint waits once for its turn, however often it is found", async (t)
     sent += 1;
     return Promise.resolve({ status: 204, error: null, retryAfterMs: null });
   };
-  const scan = () => Promise.resolve(ids);
   const context = { ...deliveryContext(db), send };
-  const { loop } = createDeliveryWork(context, scan);
+  const { loop } = createDeliveryWork(context, () => Promise.resolve(ids));
   const { signal } = new AbortController();
   const control = { mayBegin: () => true, startAnother: () => undefined, signal };
   const loops = ids.map((id) => loop(id, control));
@@ -182,7 +178,6 @@ test("an endpoint waits once for its turn, however often it is found", async (t)
   t.is(sent, 250);
 });
 
-/** Returns an attempt of a delivery that has ended. */
 const endAttempt = (delivery: ClaimedDelivery, endedAt: Date, hasSucceeded: boolean) => {
   const error = hasSucceeded ? null : "status 500";
   const state = hasSucceeded ? ("delivered" as const) : ("failed" as const);

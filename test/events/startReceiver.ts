@@ -19,7 +19,6 @@ export const answer =
     response.writeHead(status, headers).end(body);
   };
 
-/** Leaves requests without a response. */
 export const holdOpen = (): void => undefined;
 
 /** Starts a client's server for webhooks on a free port until the test ends. */
@@ -60,7 +59,6 @@ export const startReceiver = async (
     port: boundPort,
     /** The requests that have arrived, oldest first. */
     received: received as readonly Received[],
-    /** The most requests that were open at the same time. */
     mostAtOnce: () => mostAtOnce,
     /** Sets what the server does with requests from now on. By default it responds 204. */
     respond: (next: typeof responder): void => {

@@ -28,7 +28,6 @@ import type { Received } from "./startReceiver.ts";
 /** Where the tests' receivers are. */
 export const LOOPBACK = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 
-/** Returns what makes deliveries to receivers of the tests. */
 export const deliveryContext = (db: DatabasePool, clock: Clock = systemClock): DeliveryContext => ({
   db,
   clock,
@@ -98,14 +97,11 @@ export const setUpWebhooks = async (
     ...deliveryContext(db, clock),
     actor: SERVICE,
     webhookSettings: LOOPBACK,
-    observeDisabled: (endpoint: WebhookEndpoint) => {
-      disabled.push(endpoint);
-    },
+    observeDisabled: (endpoint: WebhookEndpoint) => void disabled.push(endpoint),
   };
   const owner = { accountId, mode: "live" } as const;
   const given = { url: receiver.url, types, description: "" };
   const { endpoint } = await createWebhookEndpoint(deps, owner, given);
-  const { secret } = endpoint;
   return {
     deps,
     clock,
@@ -113,14 +109,12 @@ export const setUpWebhooks = async (
     owner,
     receiver,
     endpoint,
-    secret,
+    secret: endpoint.secret,
     /** The endpoints that were disabled because of their responses. */
     disabled,
-    /** Records an event that a name identifies. */
     record: (name: string, mode: Mode = "live") =>
       recordEvent(db, { accountId, mode }, clock.now(), refunded(name)),
     deliver: createDeliveriesTo(deps, endpoint.id),
-    /** Enables or disables the endpoint. */
     setStatus: (status: "enabled" | "disabled") =>
       updateWebhookEndpoint({ ...deps, actor: null }, endpoint, { status }),
     pass: (ms: number) => clock.set(new Date(clock.now().getTime() + ms).toISOString()),

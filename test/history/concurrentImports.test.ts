@@ -20,7 +20,6 @@ import { importForStore, linesOf, setUpImport, summaryOf } from "./importScene.t
 
 const test = testWithDatabase();
 
-/** Locks the registrations of an account. */
 const lockRegistrations = (accountId: string) => (transaction: DatabaseTransactionConnection) =>
   transaction.query(sql.typeAlias("void")`
     SELECT FROM registration WHERE account_id = ${accountId} FOR UPDATE

@@ -1,11 +1,8 @@
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 
-/*
- * Lines of evidence: what another server shows of trees.
- */
+// Lines of evidence: what another server shows of trees.
 
-/** Returns a completed milestone of a timeline. */
 const milestone = (step: number, event: string, day: number, evidence: Fields): Fields => ({
   step,
   event,

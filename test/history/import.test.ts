@@ -145,7 +145,6 @@ test("two concurrent imports of one file import each registration once", async (
   t.is(sums.total, sums.registered);
 });
 
-/** Returns the rejected lines that an import printed. */
 const rejectsOf = ({ stdout }: Run) =>
   stdout
     .trimEnd()
@@ -193,10 +192,8 @@ test("all rejected lines are printed with number, outcome, reason and text, and 
   t.regex(run.stderr, /"bad": 31/u);
   const rejected = rejectsOf(run);
   t.is(rejected.length, 32);
-  t.like(
-    rejected,
-    Array.from({ length: 32 }, (_, index) => ({ line: index + 2 })),
-  );
+  const numbers = Array.from({ length: 32 }, (_, index) => ({ line: index + 2 }));
+  t.like(rejected, numbers);
   const file = "standard input";
   const reason = "a record with this id or idempotency_key is there with another count";
   const text = lineOf({ id: "1", count: 2 });
@@ -386,7 +383,6 @@ test("an input that is refused is closed, because an open pipe keeps the process
   t.true(stdin.destroyed);
 });
 
-/** Contents of files, and what is said about them. */
 const REFUSED: readonly (readonly [string, RegExp])[] = [
   ["PK\u0003\u0004rest", /is a ZIP archive or a spreadsheet\. Save the sheet as CSV/u],
   [

@@ -12,7 +12,6 @@ export const lineOf = (fields: Fields = {}): string =>
     ...fields,
   });
 
-/** The fields of a line of a donation. */
 export const DONATION: Fields = {
   kind: "donation",
   id: "d",

@@ -30,7 +30,6 @@ const importSummary = z.object({
 
 /** Returns an import's exit code and the counts that it printed with --json, of all kinds together. */
 export const summaryOf = (run: Run) => {
-  const { exitCode } = run;
   const { lines, bad, kinds } = importSummary.parse(readJson(run));
   const sums = { new: 0, known: 0, refunded: 0, conflict: 0 };
   for (const kind of Object.values(kinds)) {
@@ -39,13 +38,11 @@ export const summaryOf = (run: Run) => {
     sums.refunded += kind.refunded_since;
     sums.conflict += kind.conflict;
   }
-  return { exitCode, lines, ...sums, bad };
+  return { exitCode: run.exitCode, lines, ...sums, bad };
 };
 
-/** Returns what imports the history of an organization. */
 const importerOf = (t: DatabaseTest, id: string) => ({
   impact: impactOf(t),
-  /** Imports the content of standard input for the organization. */
   importText: (stdin: string | Buffer, ...options: readonly string[]): Promise<Run> =>
     impactOf(t, { stdin })("import", "history", "-", "--org", id, "--json", ...options),
   readSums: () => readAccountSums(t.context.db, id),
@@ -67,7 +64,6 @@ export const serveImport = async (t: DatabaseTest) => {
 export const linesOf = (...lines: readonly (string | Fields)[]): string =>
   lines.map((line) => `${typeof line === "string" ? line : JSON.stringify(line)}\n`).join("");
 
-/** Imports records for a store. */
 export const importForStore = (
   t: DatabaseTest,
   store: string,
@@ -102,8 +98,7 @@ export const writeTestFile = async (
   name: string,
   content: string | Buffer,
 ): Promise<string> => {
-  const folder = await makeTestFolder(t);
-  const path = join(folder, name);
+  const path = join(await makeTestFolder(t), name);
   await writeFile(path, content);
   return path;
 };

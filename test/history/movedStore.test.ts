@@ -55,12 +55,9 @@ const setUpOld = async (t: DatabaseTest) => {
   await write("/app/api/plant", { trees: 1 });
   await write("/app/api/plant", { trees: 4 });
   await write("/app/api/plastic", { bottles: 5, ...ANN_OF_ORDER });
-  await write("/app/api/charity/donate", {
-    charity_id: "53-0196605",
-    amount: 12.34,
-    ...ANN_OF_ORDER,
-  });
-  await write("/app/api/charity/donate", { charity_id: "53-0196605", amount: 0.29 });
+  const charity_id = "53-0196605";
+  await write("/app/api/charity/donate", { charity_id, amount: 12.34, ...ANN_OF_ORDER });
+  await write("/app/api/charity/donate", { charity_id, amount: 0.29 });
   await write("/app/api/refund", { type: "tree", quantity: 2, reason: LONG });
   await write("/app/api/refund", { type: "donation", quantity: 1, reason: LONG });
   await old.run("store", "adjust", domain, "--amount=-1", "--reason", "x".repeat(500));
