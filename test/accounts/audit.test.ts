@@ -73,8 +73,7 @@ test("revoking a key twice is recorded once", async (t) => {
   await impact.ok("key", "revoke", key, "--as", "Ada");
   await impact.ok("key", "revoke", key, "--as", "Eve");
 
-  const filter = { accountId: id, action: "key.revoke" };
-  const revoked = await listAuditEntries(t.context.db, filter, 10);
+  const revoked = await listAuditEntries(t.context.db, { accountId: id, action: "key.revoke" }, 10);
   t.is(revoked.length, 1);
   t.like(revoked[0], { operator: "Ada", subject: key });
 });

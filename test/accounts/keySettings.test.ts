@@ -29,8 +29,7 @@ const listedKey = z.looseObject({ id: z.string(), name: z.string(), scope: z.str
 const keyIssuer =
   (t: DatabaseTest, account: string) =>
   async (...options: readonly string[]) => {
-    const impact = impactOf(t, { clock: createMovableClock(NOW) });
-    const issued = await impact.json(
+    const issued = await impactOf(t, { clock: createMovableClock(NOW) }).json(
       "key",
       "issue",
       "--org",
@@ -182,8 +181,7 @@ const startProcess = (db: DatabasePool, clock: Clock) => {
     throw error;
   });
   let ms = 0;
-  const nowMs = () => (ms += 1_000_000);
-  return createAuthenticator({ db, clock, noteUse, nowMs });
+  return createAuthenticator({ db, clock, noteUse, nowMs: () => (ms += 1_000_000) });
 };
 
 const readLastUse = async (db: DatabasePool, accountId: string): Promise<string | undefined> =>

@@ -73,8 +73,7 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
   const { id } = await createTestOrganization(t.context.db);
   const setTo = async (customer: string, subscription: string): Promise<string> => {
     const settings = ["--stripe-customer", customer, "--stripe-subscription", subscription];
-    const run = await impact.ok("org", "update", id, ...settings);
-    return run.stderr;
+    return (await impact.ok("org", "update", id, ...settings)).stderr;
   };
 
   t.is(await setTo(customerId, subscriptionId), "");
@@ -126,8 +125,7 @@ test("whole keys are printed when they are issued and never again", async (t) =>
 });
 
 test("org create and org update refuse a customer that Stripe does not know", async (t) => {
-  const double = await startStripeDouble(t);
-  const impact = impactOf(t, { env: double.env });
+  const impact = impactOf(t, { env: (await startStripeDouble(t)).env });
   const { id } = await createTestOrganization(t.context.db);
   for (const command of [
     ["create", "--name", "Unknown"],
@@ -199,10 +197,8 @@ test("a subscription without a customer is rejected, changes nothing and leaves 
 test("org update prints the profile and the limits that it changed", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
   const update = (...options: readonly string[]) => impactOf(t)("org", "update", id, ...options);
-  const named = await update("--display-name", "Fjord & Fern");
-  t.regex(named.stdout, /display name +Fjord & Fern/u);
-  const limited = await update("--mode", "test", "--count-per-day", "7", "--json");
-  t.like(readJson(limited), {
+  t.regex((await update("--display-name", "Fjord & Fern")).stdout, /display name +Fjord & Fern/u);
+  t.like(readJson(await update("--mode", "test", "--count-per-day", "7", "--json")), {
     profile: { display_name: "Fjord & Fern" },
     limits: [{ mode: "live" }, { mode: "test", count_per_day: 7 }],
   });

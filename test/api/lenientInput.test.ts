@@ -92,8 +92,7 @@ test("the header Idempotency-Key and the field are the same key, and quotes arou
         body: { count: 1, ...body },
         headers: header === null ? {} : { "Idempotency-Key": header },
       });
-    const first = await plant({}, written);
-    t.like(first.body, { tree_details: [{ idempotency_key: meant }] });
+    t.like((await plant({}, written)).body, { tree_details: [{ idempotency_key: meant }] });
     const again = await plant({ idempotency_key: meant }, null);
     t.is(again.headers.get("Idempotent-Replayed"), "true", written);
     for (const field of [meant, "", null]) {
@@ -124,8 +123,7 @@ test("USD is accepted as the currency of a donation, in any case", async (t) => 
     [840, 400],
   ] as const) {
     const donation = { key, body: { amount_cents: 5, ein: EIN, currency } };
-    const donated = await call("POST", "/charities/donate", donation);
-    t.is(donated.status, status, String(currency));
+    t.is((await call("POST", "/charities/donate", donation)).status, status, String(currency));
     const body = { charity_id: EIN, amount: 1, currency };
     t.is((await post("/app/api/charity/donate", store.test, body)).status, status);
   }
@@ -269,9 +267,8 @@ const sendTarget = (url: string, line: string) =>
 
 test("a target that is neither a path nor a URL with one is a 400 on both interfaces", async (t) => {
   const standalone = await startApiOf(t);
-  const store = await startStoreApiOf(t);
 
-  for (const { url } of [standalone, store]) {
+  for (const { url } of [standalone, await startStoreApiOf(t)]) {
     for (const line of [
       "GET http://[",
       "GET http://[::1/plant/trees",

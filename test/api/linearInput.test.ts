@@ -171,7 +171,6 @@ const fieldAttacks = (where: Message, fields: readonly string[]): readonly Attac
 const HEADERS =
   "Authorization api_key Idempotency-Key X-Request-Id Content-Type Content-Encoding Planting-Signature X-Forwarded-For X-Unknown";
 
-/** Those that pages read. */
 const PAGE_HEADERS = "Accept Accept-Encoding Cache-Control If-None-Match If-Modified-Since Cookie";
 
 /** Node reads the bytes of a header as Latin-1. */
@@ -258,7 +257,6 @@ const attacksOnOperation = (
   ];
 };
 
-/** Returns the attacks on every operation of an API description. */
 const attacksOn = (given: unknown): readonly Attack[] => {
   const { paths, components } = description.parse(given);
   return Object.entries(paths).flatMap(([template, operations]) =>

@@ -17,8 +17,6 @@ import { startStandaloneApi } from "./startStandaloneApi.ts";
  */
 const test = testWithDatabase();
 
-type Context = DatabaseTest;
-
 type State = Readonly<Record<string, number | bigint | null>>;
 
 /** A client of two processes, of which the first reaches the database through a relay. */
@@ -42,7 +40,7 @@ const subtract = (after: State, before: State): Readonly<Record<string, number>>
  * @param change what the two writes change
  */
 const recordsOnce = async (
-  t: Context,
+  t: DatabaseTest,
   { send, readState, loseResponse }: Scene,
   { commit, change }: { readonly commit: string; readonly change: State },
 ): Promise<void> => {

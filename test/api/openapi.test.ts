@@ -215,8 +215,7 @@ test("the page loads files only from the service, under a strict content securit
   t.notRegex(html, /<script>|<style|style=|onload/u);
   // The library brings the page's main landmark.
   t.notRegex(html, /<main/u);
-  const redirect = await fetch(`${url}/docs/`);
-  t.is(redirect.url, `${url}/docs`);
+  t.is((await fetch(`${url}/docs/`)).url, `${url}/docs`);
 });
 
 test("the base URL leads to the description", async (t) => {

@@ -26,8 +26,6 @@ import { idIn } from "./contract.ts";
 import { startApiOf, startStandaloneApi } from "./startStandaloneApi.ts";
 import type { ApiResponse, Call } from "./startStandaloneApi.ts";
 
-/* What the service says, and does, while something that it needs is down. */
-
 const test = testWithDatabase();
 
 const isUnavailable = (t: ExecutionContext, { status, headers, body }: ApiResponse): void => {
@@ -175,8 +173,7 @@ test("slow reads of two accounts delay no short read of another, and wait for ea
   t.teardown(() => reads.end());
   const { call, get, post } = await startApiOf(t, { reads });
   const [first, second] = [await createTestOrganization(db), await createTestOrganization(db)];
-  const planted = await post("/plant/trees", { count: 1 });
-  const id = idIn(planted.body, "tree");
+  const id = idIn((await post("/plant/trees", { count: 1 })).body, "tree");
   const lock = await lockTable(t, databaseUrl, "donation");
 
   let ended = 0;
@@ -243,7 +240,6 @@ test("the service is ready without Temporal and reports it as unreachable; a wor
   t.is(worker.read().status, "unavailable");
 });
 
-/** Watches a database behind a relay. */
 const watchRelayed = async (t: DatabaseTest) => {
   const relay = await startRelay(t, t.context.databaseUrl);
   const health = await watch(t, { db: await openTestPool(t, relay.url, 1) });

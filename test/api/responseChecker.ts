@@ -12,7 +12,6 @@ const apiDescription = z.looseObject({
   ),
 });
 
-/** Reads an interface's description. */
 export const readDescription = async (url: string) =>
   apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
 

@@ -114,7 +114,6 @@ export const setUpBilling = async (
     double,
     ...organization,
     subscriptionId,
-    /** Refunds through an API without Stripe's key. */
     refundWithoutKey: organization.refundWith(billingWithoutKey),
     /** Advances our clock and Stripe's. */
     pass: (seconds: number): void => control.advanceClock({ seconds }),
@@ -127,7 +126,6 @@ export const setUpBilling = async (
       `),
     /** Reads the organization's subscription from Stripe. */
     refresh: () => refreshSubscription(deps, accountId, AbortSignal.timeout(60_000)),
-    /** Drains through a worker without Stripe's key. */
     drainWithoutKey: (): Promise<DrainResult> =>
       drainUsage({ ...deps, billing: billingWithoutKey }, stream),
     /** Begins the next attempt, as a process that is killed then; null if nothing is ready. */

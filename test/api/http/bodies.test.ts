@@ -52,8 +52,7 @@ test("a client that disconnects while it sends a body frees the places of its re
   t.is(planted["total_planted_trees"], 1, "nothing else was recorded");
   t.is((await call("POST", "/plant/trees/batch", { key, body })).status, 200);
   t.false(logged().some((line) => line["msg"] === "request failed"));
-  const aborted = logged().filter((line) => line["aborted"] === true);
-  t.is(aborted.length, 9);
+  t.is(logged().filter((line) => line["aborted"] === true).length, 9);
 });
 
 const statusesIn = (text: string): readonly string[] => text.match(/(?<=HTTP\/1\.1 )\d+/gu) ?? [];
@@ -124,8 +123,7 @@ test("a client whose bodies stall gets a 503 for more, and other clients are ser
   }
   await eventually(() => appRequests() === before + stalled);
 
-  const rejected = await send("192.0.2.1");
-  const [text] = await once(rejected.setEncoding("latin1"), "data");
+  const [text] = await once((await send("192.0.2.1")).setEncoding("latin1"), "data");
   t.regex(String(text), /^HTTP\/1\.1 503 [^]*"too many request bodies are arriving, try again"/u);
   const other = await send("192.0.2.2");
   other.write("x".repeat(LARGEST));
@@ -186,8 +184,7 @@ test.serial("as much time as a long body took is left to others before the next"
 test.serial("accounts and clients without a key take turns with their long bodies", async (t) => {
   const endTurn = await holdTurn();
   const order: string[] = [];
-  const names = ["a", "a", "a", "b", "public", "public"];
-  const reads = names.map((accountId) =>
+  const reads = ["a", "a", "a", "b", "public", "public"].map((accountId) =>
     start({ body: LONG, accountId }, () => order.push(accountId)),
   );
   await nextLoopIteration();
@@ -199,8 +196,7 @@ test.serial("accounts and clients without a key take turns with their long bodie
 
 test.serial("a body as long as a valid item waits for no other", async (t) => {
   const endTurn = await holdTurn();
-  const item = start({ body: bodyOf(20_000) }, () => undefined);
-  await t.notThrowsAsync(item.done);
+  await t.notThrowsAsync(start({ body: bodyOf(20_000) }, () => undefined).done);
   endTurn();
 });
 
@@ -283,8 +279,7 @@ test("an account whose requests would take all places of a process leaves half o
 
   t.is((await call("GET", "/plant/trees", { key: otherKey })).status, 200);
   await release();
-  const statuses = (await waiting).map(({ status }) => status);
-  t.deepEqual(new Set(statuses), new Set([200]));
+  t.deepEqual(new Set((await waiting).map(({ status }) => status)), new Set([200]));
 });
 
 test("an account may record half of the batches of a process at the same time: others find places, and its further ones wait", async (t) => {

@@ -106,8 +106,7 @@ test("a client that goes on sending slowly after its time is disconnected soon a
   t.teardown(() => clearInterval(trickle));
   t.teardown(() => socket.destroy());
 
-  const serverSocket = await connected;
-  await once(serverSocket, "close");
+  await once(await connected, "close");
 
   t.regex(received, /^HTTP\/1\.1 408 /u);
 });

@@ -25,8 +25,7 @@ test("a POST ignores all query parameters, those of its body's fields included",
   const { get, post } = await startApiOf(t);
   const body = { count: 1, idempotency_key: "k" };
 
-  const queries = "traceparent=00-1 _=1&_=2 =x count=9 idempotency_key=other %ff";
-  for (const query of queries.split(" ")) {
+  for (const query of "traceparent=00-1 _=1&_=2 =x count=9 idempotency_key=other %ff".split(" ")) {
     t.is((await post(`/plant/trees?${query}`, body)).status, 200, query);
   }
   t.is((await get("/plant/trees")).body["total_planted_trees"], 1);

@@ -124,8 +124,7 @@ test("a lost connection gives back the places of all its pipelined requests", as
   await eventually(() => started.length === 3);
 
   socket.destroy();
-  const other = await open();
-  other.socket.write(["/4", "/5", "/6"].map((path) => get(path, "b")).join(""));
+  (await open()).socket.write(["/4", "/5", "/6"].map((path) => get(path, "b")).join(""));
 
   await eventually(() => started.length === 6);
   t.deepEqual(urlsOf(started.slice(3)), ["/4", "/5", "/6"]);

@@ -228,7 +228,6 @@ export const createOperations = (world: World, random: Random) => {
       }
       await resume(lost === 0 && random.below(2) === 0);
     },
-    /** Lets an operator settle everything that is left, until nothing is. */
     finish: async (): Promise<void> => {
       if (isHeld) {
         await resume();

@@ -126,7 +126,6 @@ export const createRepairs = (
     closeSome,
     closeMany,
     decideSome,
-    /** Settles everything that is left, until nothing is. */
     finish: async (): Promise<void> => {
       for (let round = 0; ; round += 1) {
         await passLag();

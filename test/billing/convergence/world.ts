@@ -147,8 +147,7 @@ export const createWorld = async (
     for (const report of reports) {
       const id = `evt_${crypto.randomUUID()}`;
       const type = "v1.billing.meter.error_report_triggered";
-      const announced = { id, type, objectId: null };
-      await insertProcessorEvent(db, announced, clock.now());
+      await insertProcessorEvent(db, { id, type, objectId: null }, clock.now());
       try {
         await applyRefusalReport(deps, id, {
           windowEnd: report.refusedAt,

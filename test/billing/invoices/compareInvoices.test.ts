@@ -181,8 +181,7 @@ test("a retried difference of a period that has ended is late, until a credit no
   pass(MONTH + 2 * HOUR);
   await problems();
   t.is((await impact("usage", "reconcile", "--org", accountId)).exitCode, 1);
-  const retried = await impact("usage", "retry", accountId);
-  t.regex(retried.stdout, /D\d+ +-3 +taken back/u);
+  t.regex((await impact("usage", "retry", accountId)).stdout, /D\d+ +-3 +taken back/u);
   await drain();
   t.deepEqual(await problems(), ["late -3"]);
   const overview = await impact("usage", "--org", accountId);

@@ -83,8 +83,7 @@ test("a period read from the previous subscription is not used for the current o
 
 test("a cycle is never guessed: a subscription that has no price on the meter or is unknown has none", async (t) => {
   const { double, deps, stream, customerId } = await setUpBilling(t);
-  const prices = [double.control.addPrice({})];
-  const id = double.control.addSubscription({ customerId, prices });
+  const id = double.control.addSubscription({ customerId, prices: [double.control.addPrice({})] });
   await updateAccount(deps.db, stream.accountId, { stripeSubscriptionId: id });
   await t.throwsAsync(resolveBillingCycle(deps, stream), {
     message: /\(active\) has no single current period of trees/u,

@@ -51,8 +51,7 @@ const lagTwentyMinutes = async (setup: BillingSetup): Promise<readonly string[]>
 };
 
 test("a reconciliation fails if the processor is not configured, and succeeds if it does not know a customer", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, drain, pass, deps, stream, double, customerId } = setup;
+  const { register, drain, pass, deps, stream, double, customerId } = await setUpBilling(t);
   await register(7);
   await drain();
   pass(3600);
@@ -133,8 +132,7 @@ for (const isChanging of [true, false]) {
 }
 
 test("a reconciliation that yields reads our sums in parts, and reports the same", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, stream, customerId } = setup;
+  const { deps, stream, customerId } = await setUpBilling(t);
   const span = defaultSpan(deps.clock.now());
   // One event in each quarter of an hour, from the first to the last second of the span. Those of an hour add up to zero.
   await deps.db.query(sql.typeAlias("void")`

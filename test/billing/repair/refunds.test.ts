@@ -34,8 +34,7 @@ test("a refund of failed usage waits, and is sent after its usage, to the custom
 });
 
 test("a refused refund waits if its usage is refused later, also when it is retried", async (t, operator) => {
-  const registration = await operator.sendNew(7);
-  await operator.refund(registration, 3);
+  await operator.refund(await operator.sendNew(7), 3);
   operator.control.addFault(REFUSED);
   await operator.send();
   const [usage] = await operator.listEvents(["delivered"]);
@@ -53,8 +52,7 @@ test("a refused refund waits if its usage is refused later, also when it is retr
 });
 
 test("a refused refund is sent by a retry although its usage is being recorded as delivered", async (t, operator) => {
-  const registration = await operator.sendNew(7);
-  await operator.refund(registration, 3);
+  await operator.refund(await operator.sendNew(7), 3);
   operator.control.addFault(REFUSED);
   await operator.send();
   const [sent] = await operator.listEvents(["delivered"]);
@@ -126,8 +124,7 @@ test("refunds of usage that is never billed are closed with it, and later ones w
 });
 
 test("usage whose refund Stripe has is not closed as never billed", async (t, operator) => {
-  const registration = await operator.sendNew(7);
-  await operator.refund(registration, 3);
+  await operator.refund(await operator.sendNew(7), 3);
   await operator.send();
   const [usage] = await operator.listEvents(["delivered"]);
   await operator.refuse(usage?.identifier ?? "");

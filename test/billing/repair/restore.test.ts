@@ -78,8 +78,7 @@ test("usage that is registered after a restore is sent at once", async (t, opera
 
 test("a lost organization's usage is found again when it is created with its customer", async (t, operator) => {
   await operator.restore(async () => {
-    const accountId = await operator.addAccount(operator.customerIds[4] ?? null);
-    await operator.register(accountId, 5);
+    await operator.register(await operator.addAccount(operator.customerIds[4] ?? null), 5);
     await operator.send();
     operator.accountIds.pop();
   });

@@ -38,7 +38,6 @@ const createOperator = (t: ExecutionContext, world: World) => {
     await reconcileUsage(world.deps(), { span: world.comparedSpan() }, signal);
     return world.listDifferences();
   };
-  /** Returns the first difference that a comparison finds. */
   const findDifference = async (): Promise<StoredMeterEvent> => {
     const [difference] = await reconcile();
     if (!difference) {
@@ -71,7 +70,6 @@ const createOperator = (t: ExecutionContext, world: World) => {
     ...world,
     world,
     send,
-    /** Registers usage and sends it. */
     sendNew: async (count: number, place = 0): Promise<Registration> => {
       const registration = await world.register(world.accountIds[place] ?? "", count);
       await send();

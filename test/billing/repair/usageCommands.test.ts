@@ -159,8 +159,7 @@ test("a refund that a deleted customer's usage keeps from being sent is closed, 
   const registration = await scene.send(5);
   const filter = { state: "delivered", accountId: scene.id, limit: 1 } as const;
   const [delivered] = await listMeterEvents(t.context.db, filter);
-  const shown = await usage("explain", `E${delivered?.id}`);
-  t.notRegex(shown.stdout, /may be delivered/u);
+  t.notRegex((await usage("explain", `E${delivered?.id}`)).stdout, /may be delivered/u);
   double.control.deleteCustomer({ customerId });
   await scene.refund(registration, 2);
   await scene.drain();
@@ -189,8 +188,7 @@ test("usage explain says why a registration has no usage", async (t) => {
   const prepaid = await scene.usage("explain", id);
   t.regex(prepaid.stdout, /billing +not_billed/u);
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
-  const reversed = await scene.usage("explain", id);
-  t.regex(reversed.stdout, /refunded count +1\n/u);
+  t.regex((await scene.usage("explain", id)).stdout, /refunded count +1\n/u);
   t.regex(prepaid.stdout, /paid from the store's balance/u);
   t.notRegex(prepaid.stdout, /imported/u);
 
@@ -226,15 +224,13 @@ test("what a comparison finds is stored, explained, and sent by a retry", async 
   );
   const withoutStripe = await scene.usageWithoutStripe.fails(4, "retry", item, "--dry-run");
   t.regex(withoutStripe, /STRIPE_SECRET_KEY is not set here/u);
-  const planned = await scene.usageLater("retry", item, "--dry-run");
-  t.regex(planned.stderr, /Nothing was changed/u);
+  t.regex((await scene.usageLater("retry", item, "--dry-run")).stderr, /Nothing was changed/u);
   await scene.usage.fails(1, "--org", scene.id);
   await scene.usageLater.ok("retry", item);
   await scene.drain();
   t.is(scene.billed(), 9);
   await scene.usageLater.ok("reconcile", "--org", scene.id);
-  const settled = await scene.usage.ok("--org", scene.id);
-  t.regex(settled.stderr, /Nothing needs a person/u);
+  t.regex((await scene.usage.ok("--org", scene.id)).stderr, /Nothing needs a person/u);
   t.regex((await scene.usage("retry", scene.id)).stderr, /Nothing has failed/u);
   const past = (await scene.usage("explain", item)).stdout;
   t.regex(past, /Stripe had 9 units less of cus_\w+ than was delivered/u);
@@ -246,8 +242,7 @@ test("what a comparison finds is stored, explained, and sent by a retry", async 
 
 test("a comparison without Stripe's key is refused, and does not count as one that failed", async (t) => {
   const scene = await setUpUsage(t);
-  const refused = await scene.usageWithoutStripe.fails(4, "reconcile");
-  t.regex(refused, /STRIPE_SECRET_KEY is not set/u);
+  t.regex(await scene.usageWithoutStripe.fails(4, "reconcile"), /STRIPE_SECRET_KEY is not set/u);
   t.like(readJson(await scene.usage("--json")), { last_reconciliation: null });
 });
 

@@ -42,11 +42,9 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
     month: past.now().toISOString().slice(0, 7),
     double,
     impact,
-    /** Runs the commands of usage. */
     usage: impactOf(t, { env: double.env }, "usage"),
-    /** The same, 16 minutes later, when Stripe's sums can no longer lag. */
+    /** 16 minutes later, when Stripe's sums can no longer lag. */
     usageLater: impactOf(t, { env: double.env, clock: later }, "usage"),
-    /** The same, without Stripe's settings. */
     usageWithoutStripe: impactOf(t, {}, "usage"),
     register,
     refund,

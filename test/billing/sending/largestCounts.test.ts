@@ -61,8 +61,7 @@ test("the largest count is registered, listed, refunded in part and billed exact
   t.deepEqual(billed(), {});
 
   // Refunded before it is sent.
-  const again = await register(MOST);
-  await refund(again, REFUNDED);
+  await refund(await register(MOST), REFUNDED);
   await drain();
   t.is((await readAccountSums(deps.db, stream.accountId)).usage, BigInt(MOST - REFUNDED));
   const { statements } = await readStatement(deps, stream, "current");

@@ -148,8 +148,7 @@ for (const [title, [start, end, expected], subscription = {}, created] of AMENDE
 
 test("a subscription without an item on the meter, or one that ends as it begins, has no period", async (t) => {
   const { control, customerId, period, subscribe } = await stage(t, "2026-01-10");
-  const flat = control.addSubscription({ customerId, prices: [control.addPrice({})] });
-  t.is(await period(flat), null);
+  t.is(await period(control.addSubscription({ customerId, prices: [control.addPrice({})] })), null);
   const id = subscribe(0);
   control.cancel({ subscriptionId: id, when: "now_without_invoice" });
   t.is(await period(id), null);
@@ -162,8 +161,7 @@ test("a lost or late response about the period is an error that says so", async 
 
   const instanceOf = ProcessorUnavailableError;
   await t.throwsAsync(period(id), { instanceOf, message: /connection to Stripe/u });
-  const late = AbortSignal.abort(new Error("too late"));
-  await t.throwsAsync(period(id, late), { instanceOf });
+  await t.throwsAsync(period(id, AbortSignal.abort(new Error("too late"))), { instanceOf });
 });
 
 test("usage is what was sent for the minute, less what was refunded", async (t) => {
@@ -198,8 +196,7 @@ test("usage that cannot be read is an error, never 0", async (t) => {
   const isGone = { instanceOf: UsageUnreadableError, message: /No such customer/u };
   await t.throwsAsync(read("cus_gone"), isGone);
   // Whether Stripe says so in these words, or with this code, is not documented.
-  const refused = refusal(400, "You cannot do that.", { method: "GET", path, times: 2 });
-  double.control.addFault(refused);
+  double.control.addFault(refusal(400, "You cannot do that.", { method: "GET", path, times: 2 }));
   const unexplained = await t.throwsAsync(read(customerId), { message: /You cannot/u });
   t.false(unexplained instanceof UsageUnreadableError);
   double.control.deleteCustomer({ customerId });
