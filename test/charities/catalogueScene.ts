@@ -11,10 +11,8 @@ const HEADER =
   "ACTIVITY,ORGANIZATION,STATUS,TAX_PERIOD,ASSET_CD,INCOME_CD,FILING_REQ_CD,PF_FILING_REQ_CD,ACCT_PD,ASSET_AMT," +
   "INCOME_AMT,REVENUE_AMT,NTEE_CD,SORT_NAME";
 
-/** The content of an extract with these lines. */
 export const contentOf = (...lines: readonly string[]): string => [HEADER, ...lines].join("\n");
 
-/** An invented line of the file. */
 export const lineOf = (ein: string, name: string, subsection = "03"): string =>
   `${ein},${name},% SOMEBODY,1 MAIN ST,NOWHERE,VT,05000-0000,0000,${subsection},3,1000,199901,1,15,0,1,01,202412,4,5,01,0,12,1,2,3,D20,`;
 

@@ -3,7 +3,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ExecutionContext } from "ava";
 import { listen } from "../support/server.ts";
 
-/** A call as the provider received it. */
 type ReceivedCall = {
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;

@@ -28,7 +28,6 @@ const READING = [
   "charity search",
   "webhook list",
   "webhook deliveries",
-  // It sends requests as a client.
   "webhook listen",
   "evidence order list",
   "completion",

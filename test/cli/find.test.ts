@@ -288,9 +288,7 @@ test("every look-up on a filled table uses an index", async (t) => {
     SELECT gen_random_uuid(), 'organization', 'Filled', now() FROM generate_series(1, 3000)
   `);
   await db.query(sql.typeAlias("void")`
-    WITH owner AS (
-      SELECT array_agg(id) AS ids FROM account
-    )
+    WITH owner AS (SELECT array_agg(id) AS ids FROM account)
     INSERT INTO registration (
       id, account_id, mode, kind, count, created_at, idempotency_key, attribution, customer_name, customer_email,
       customer_id, order_id

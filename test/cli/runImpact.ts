@@ -76,10 +76,7 @@ export const listCommands = (
 
 export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);
 
-/**
- * Returns what runs commands with the test's database.
- * @param words those with which every command begins
- */
+/** Returns what runs commands that begin with these words, with the test's database. */
 export const impactOf = (
   t: ExecutionContext<{ readonly databaseUrl: string }>,
   { env, ...options }: Parameters<typeof runImpact>[1] = {},
@@ -94,9 +91,7 @@ export const impactOf = (
     return done;
   };
   return Object.assign(run, {
-    /** Runs a command that succeeds. */
     ok: (...args: readonly string[]): Promise<Run> => exits(0, args),
-    /** Returns what a command that succeeds prints with `--json`. */
     json: async (...args: readonly string[]): Promise<unknown> =>
       readJson(await exits(0, [...args, "--json"])),
     /** Returns the message of a command that fails. */

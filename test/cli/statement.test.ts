@@ -33,8 +33,7 @@ test.serial("a statement adds up, with pending, failed and closed usage", async 
   const csv = (await scene.impact(...args, "--csv")).stdout;
   t.true(csv.startsWith("meter,day,registered,refunded,reported,"));
   t.regex(csv, /^tree,total,18,2,7,0,4,0,0,5\r$/mu);
-  const human = await scene.impact.ok(...args);
-  t.regex(human.stdout, /tree +total +18 +2 +7 +0 +4 +0 +0 +5\n/u);
+  t.regex((await scene.impact.ok(...args)).stdout, /tree +total +18 +2 +7 +0 +4 +0 +0 +5\n/u);
   const closing = ["--never-bill", "--reason", "a test"];
   await scene.usage.ok("close", scene.id, ...closing);
   t.like((await read())[0], { failed: 0, closed: 4 });
@@ -62,8 +61,7 @@ test.serial("if Stripe's sum differs, the exit code is 1 until that is closed", 
   t.regex(wrong.stderr, /9 units to bill: name an invoice item/u);
   const closed = await scene.usage.ok("close", item, "--invoice-item", "ii_4", ...note);
   t.regex(closed.stderr, /Closed: 9 units billed by ii_4/u);
-  const accepted = await scene.impact.ok(...args);
-  t.regex(accepted.stdout, /tree +total +9 +0 +0 +0 +0 +0 +9 +0\n/u);
+  t.regex((await scene.impact.ok(...args)).stdout, /tree +total +9 +0 +0 +0 +0 +0 +9 +0\n/u);
 });
 
 test("a store has no statement and no usage, which its ledger replaces", async (t) => {

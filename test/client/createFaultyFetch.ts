@@ -12,7 +12,6 @@ export type Fault =
   | "cut response"
   /** The connection breaks before the service has the request. */
   | "lost request"
-  /** There is no response. */
   | "silence";
 
 export type SeenRequest = { readonly headers: Headers };

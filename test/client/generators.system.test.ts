@@ -24,7 +24,6 @@ const INTERFACES = ["standalone", "store"] as const;
 
 const COUNT = 3_000_000_000;
 
-/** What the programs print. */
 const EXPECTED = {
   standalone: {
     total: COUNT,

@@ -35,8 +35,7 @@ test("the package has no dependencies, and contains what it promises", async (t)
   t.deepEqual(installed, [".package-lock.json", "impact-tracking-client"]);
   const files = await readdir(join(project, "node_modules/impact-tracking-client"));
   t.deepEqual(files.toSorted(), ["LICENSE", "README.md", "dist", "package.json", "src"]);
-  const licence = await readFile(join(PACKAGE, "LICENSE"), "utf8");
-  t.is(licence, await readFile(pathOf("LICENSE"), "utf8"));
+  t.is(await readFile(join(PACKAGE, "LICENSE"), "utf8"), await readFile(pathOf("LICENSE"), "utf8"));
 });
 
 for (const [version, compiler] of [

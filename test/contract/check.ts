@@ -12,7 +12,6 @@ export type Check = {
   readonly run: (service: Service) => Promise<void>;
 };
 
-/** The requests of a check, bound to the service. */
 export type Scene = { readonly service: Service };
 
 type Declare<Helpers> = (name: string, run: (scene: Scene & Helpers) => Promise<void>) => Check;
@@ -55,7 +54,6 @@ export const atOnce = async <Result>(
 export const dayOf = (timestamp: string, laterDays = 0): string =>
   new Date(Date.parse(timestamp) + laterDays * 86_400_000).toISOString().slice(0, 10);
 
-/** Returns how many answers have each status. */
 export const countStatuses = (answers: readonly Answer[]): Readonly<Record<string, number>> => {
   const counts: Record<string, number> = {};
   for (const { status } of answers) {

@@ -18,7 +18,6 @@ export class MissingSetting extends Error {
   }
 }
 
-/** The environment variable of each standalone key. */
 const STANDALONE_KEYS = {
   test: "IMPACT_TEST_KEY",
   prod: "IMPACT_PROD_KEY",

@@ -77,12 +77,10 @@ export const expect = {
     expect.status(answer, 200);
     return parse(answer, schema);
   },
-  /** Expects an error of the standalone interface. */
   error: (answer: Answer, status: number, message?: RegExp | string): void => {
     expect.status(answer, status);
     expectMessage(answer, parse(answer, standaloneError).error, message);
   },
-  /** Expects an error of the store interface. */
   storeError: (answer: Answer, status: number, code: string, message?: RegExp): void => {
     expect.status(answer, status);
     const body = parse(answer, storeError);
@@ -91,7 +89,6 @@ export const expect = {
   },
 };
 
-/** Bodies that are not a JSON object. */
 export const NO_OBJECTS = [
   "",
   "{",
@@ -104,7 +101,6 @@ export const NO_OBJECTS = [
   "{'count':1}",
 ];
 
-/** Texts that are no calendar date. */
 export const NO_DATES = ["yesterday", "2026-13-01", "2026-02-30", "2026-1-1", "01.02.2026"];
 
 /** Returns a query with each of the names and each of the values. */

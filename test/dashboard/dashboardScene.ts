@@ -49,7 +49,6 @@ export const openDashboard = async (t: DatabaseTest, options: PlantingOptions = 
     ...setup,
     url,
     page: url + path,
-    /** Returns the page's URL at another process. */
     serveAgain: async (): Promise<string> => (await serve()).url + path,
     setProfile: (profile: ProfileChanges) =>
       updateOrganization({ db, clock, actor: SERVICE }, organization.id, { profile }),

@@ -112,10 +112,6 @@ test.serial("unsafe profiles are rejected with what is accepted", async (t) => {
   }
 });
 
-/*
- * The colors and logos of organizations.
- */
-
 test("contrasts are those of WCAG", (t) => {
   t.is(contrastOf("#000000", "#ffffff"), 21);
   t.is(contrastOf("#abcdef", "#abcdef"), 1);
@@ -192,9 +188,8 @@ const pictures = {
 
 for (const [name, draw] of Object.entries(pictures)) {
   test(`a ${name} logo is recognized by its content, with its size`, (t) => {
-    const type = name.split(" ").at(-1);
     const file = draw(300, 100);
-    t.like(readLogo(file), { type, width: 300, height: 100, file });
+    t.like(readLogo(file), { type: name.split(" ").at(-1), width: 300, height: 100, file });
     t.throws(() => readLogo(draw(4000, 4000)), { message: /at most 4000000 pixels/u });
     t.throws(() => readLogo(draw(300, 31)), { message: /at least 32/u });
     const damaged = /is damaged, or has other data after the picture/u;

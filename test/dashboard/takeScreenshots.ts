@@ -13,9 +13,7 @@ import {
 import { openBrowser, visit } from "./browser.ts";
 import { SHOTS } from "./screenshots.ts";
 
-/*
- * `npm run screenshots`: takes the pictures in docs/images from `npm start -- --demo`. Review them before you commit them.
- */
+/* `npm run screenshots`: takes the pictures in docs/images from `npm start -- --demo`. Review them before a commit. */
 
 const FOLDER = fileURLToPath(new URL("../../docs/images/", import.meta.url));
 

@@ -16,10 +16,6 @@ import type {
   CertifiedRegistration,
 } from "../../modules/dashboard/certificates.sql.ts";
 
-/*
- * What the formats of a dashboard say about each kind of data. They are drawn without a database.
- */
-
 const EMPTY: Dashboard = {
   name: "Green Shop",
   profile: DEFAULT_PROFILE,
@@ -234,10 +230,6 @@ test("a printed page or certificate has its URL", (t) => {
     t.true(page.includes(`<p class="printed">This page: ${pageUrl}</p>`));
   }
 });
-
-/*
- * What a certificate says. It is drawn without a database.
- */
 
 const TOKEN = "9f86d081884c7d659a2feaa0c55ad015";
 

@@ -56,8 +56,7 @@ test("the usage of a refunded registration is found by its refunds where statist
   `);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
 
-  const find = () => findRegistrationUsage(db, owner, id);
-  const usage = await readAtMost(MAXIMUM_USAGE_PAGES, find);
+  const usage = await readAtMost(MAXIMUM_USAGE_PAGES, () => findRegistrationUsage(db, owner, id));
   t.deepEqual(usage?.states, ["unsealed"]);
 });
 

@@ -105,7 +105,6 @@ const writeAsClients = async ({ write }: Served): Promise<{ readonly tree: strin
   return { tree };
 };
 
-/** Orders and plants the trees. */
 const plant = async (db: DatabasePool, { clock, planting }: Served): Promise<void> => {
   const context = { db, clock, planting };
   await createPlantingOrders(context, NEVER);

@@ -20,7 +20,6 @@ const test = testWithDatabase();
 
 const REFUSAL = invalidRequest("count: is more than what remains");
 
-/** Returns the process that serves a connection. */
 const readPid = (db: CommonQueryMethods): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ pid: z.int() }))`SELECT pg_backend_pid() AS pid`);
 
@@ -136,8 +135,6 @@ test("a statement that is wrong, or takes too long, is no error of the content",
   t.false(isContentError(slow), slow.message);
   t.true(isContentError(invalidRequest("wrong")));
 });
-
-/* Databases that vanish without closing their connections. */
 
 /** Long enough for every other statement of these tests on a busy machine. */
 const RESPONSE_TIMEOUT_MS = 5000;

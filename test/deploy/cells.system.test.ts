@@ -42,11 +42,7 @@ const createClients = (t: ExecutionContext, { call }: Pick<Proxy, "call">) => {
   const confirmed = new Map<string, number>();
 
   /** Returns the status of a response, if one arrived, and the id of the registration. */
-  const plant = async (
-    { key, customerId }: TestAccount,
-    orderId: string,
-    count = 1,
-  ): Promise<{ readonly status: number | null; readonly id?: string }> => {
+  const plant = async ({ key, customerId }: TestAccount, orderId: string, count = 1) => {
     try {
       const { status, body } = await call("standalone", "/plant/trees", {
         headers: { Authorization: key },

@@ -22,8 +22,6 @@ import {
 } from "./renderChart.ts";
 import type { ChartPod, Values } from "./renderChart.ts";
 
-/* The Helm chart in deploy/helm/impact: what Helm renders, and what its Pods run. */
-
 const test = testWithDatabase();
 
 const readText = (path: string): Promise<string> =>

@@ -63,8 +63,6 @@ test("workflows run actions of other owners at a fixed commit", async (t) => {
   t.deepEqual(unpinned, []);
 });
 
-/* What the Helm chart's files must have in common with the service. The system tests render the chart. */
-
 const names = z.object({ enum: z.array(z.string()) });
 const schema = z.object({
   properties: z.object({
@@ -154,7 +152,6 @@ const readServices = async (): Promise<Readonly<Record<string, z.infer<typeof se
   return z.object({ services: z.record(z.string(), service) }).parse(file).services;
 };
 
-/** A version and a digest. */
 const FIXED = /:\d[\w.-]*@sha256:[0-9a-f]{64}$/u;
 
 test("no container has privileges, and each has a memory limit and a fixed image", async (t) => {

@@ -9,8 +9,6 @@ import { eventually, startProgram } from "../support/programs.ts";
 import { choosePorts, startHaproxy } from "./startProxy.ts";
 import type { Ports } from "./startProxy.ts";
 
-/* Restarts and stalls of processes behind HAProxy with deploy/haproxy/haproxy.cfg. */
-
 const test = testWithDatabase().serial;
 
 /** Starts an API on these ports and returns a function that stops it as an orchestrator does. */

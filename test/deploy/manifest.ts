@@ -11,7 +11,6 @@ import type { IPod } from "kubernetes-models/v1/Pod";
 import type { IService } from "kubernetes-models/v1/Service";
 import type { IServiceAccount } from "kubernetes-models/v1/ServiceAccount";
 
-/** An object that the chart creates. */
 export type Manifest =
   | IConfigMap
   | IDeployment

@@ -16,8 +16,6 @@ import { serveRequests } from "../support/server.ts";
 import { adapted, CADDY, HAPROXY, MOVED_KEY, MOVED_SLUG, NGINX, startProxy } from "./startProxy.ts";
 import type { NAMES, Proxy, ProxyKind, ProxyResponse, Sent } from "./startProxy.ts";
 
-/* What every proxy configuration in deploy/ must do, in front of both interfaces. */
-
 const test = testWithDatabase();
 
 type Name = keyof typeof NAMES;

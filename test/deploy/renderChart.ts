@@ -17,7 +17,6 @@ const CHART = fromRoot("deploy/helm/impact");
 const KUBERNETES = ["--kube-version", "1.34.0"];
 const BUFFER_BYTES = 16 * 1024 * 1024;
 
-/** The chart's examples of values. */
 export type Example = "minimal" | "production";
 
 /** What `--set` sets. */
@@ -90,7 +89,6 @@ export const checkManifests = async (manifests: readonly Manifest[]): Promise<st
 
 type Labels = Readonly<Record<string, string>>;
 
-/** Returns the manifests of a kind. */
 export const withKind = <Kind extends Manifest["kind"]>(
   manifests: readonly Manifest[],
   kind: Kind,
@@ -99,7 +97,6 @@ export const withKind = <Kind extends Manifest["kind"]>(
     (manifest): manifest is Extract<Manifest, { kind: Kind }> => manifest.kind === kind,
   );
 
-/** Returns whether a selector selects these labels. */
 export const selects = (
   selector: { readonly matchLabels?: Labels | undefined } | null | undefined,
   labels: Labels | undefined,

@@ -144,17 +144,13 @@ export const startProxy = async (
       const { statusCode: status = 0, headers } = response;
       return { status, headers, body: await text(response) };
     },
-    /** Sends a request and returns the response before its body has arrived. */
     open,
     plainUrl,
     inFolder,
-    /** Returns what the proxy has logged so far. */
     logged: (): string =>
       [logged(), ...logFiles.map((name) => readFileSync(inFolder(name)))].join(""),
   };
 };
-
-/* The three proxies with their configurations in deploy/. */
 
 const CADDY_PROGRAM = process.env["TEST_CADDY"] ?? "/usr/bin/caddy";
 const HAPROXY_PROGRAM = process.env["TEST_HAPROXY"] ?? "/usr/sbin/haproxy";
@@ -253,7 +249,6 @@ export const NGINX: ProxyKind = {
   logFiles: ["access.log", "error.log"],
 };
 
-/** Returns a proxy with further replacements in its configuration. */
 export const adapted = (
   kind: ProxyKind,
   replacements: Readonly<Record<string, string>>,
@@ -262,7 +257,6 @@ export const adapted = (
   replacements: (place) => ({ ...kind.replacements(place), ...replacements }),
 });
 
-/** The ports of both interfaces of a process. */
 export type Ports = { readonly standalone: number; readonly store: number };
 
 export const choosePorts = async (): Promise<Ports> => ({
@@ -271,8 +265,7 @@ export const choosePorts = async (): Promise<Ports> => ({
 });
 
 /**
- * Starts HAProxy in front of two API processes on the loopback interface, until the test ends. Nothing limits the requests
- * of the test.
+ * Starts HAProxy in front of two API processes on this machine, until the test ends. Nothing limits the test's requests.
  * @param cell the ports of the cell `eu1`
  */
 export const startHaproxy = async (

@@ -10,9 +10,7 @@ import type { Operator } from "../billing/repair/testRepairs.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { REFUSED } from "../stripeDouble/faults.ts";
 
-/*
- * Runs every command of docs/repair.md, in the order of the page, in a scene for each case.
- */
+/* Runs every command of docs/repair.md, in the order of the page, in a scene for each case. */
 
 // The documents of the page bill units that are in no sum.
 const test = testRepairs({ hasDocuments: true });
@@ -75,7 +73,6 @@ const wordsOf = (line: string): readonly string[] =>
 type Play = {
   /** What stands for the page's examples, such as E5. */
   readonly names: Readonly<Record<string, string>>;
-  /** What happens before a command. */
   readonly before?: Readonly<Record<string, () => Promise<unknown>>>;
   /** The exit codes other than 0. */
   readonly exitCodes?: Readonly<Record<string, readonly number[]>>;

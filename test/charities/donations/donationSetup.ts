@@ -72,7 +72,6 @@ export const startDonationApi = async (
   };
 };
 
-/** A charity of the catalogue. */
 export const RED_CROSS = {
   ein: "53-0196605",
   nonprofit_id: "irs_530196605",

@@ -86,7 +86,6 @@ const stageList = async (t: DatabaseTest) => {
   const api = await startDonationApi(t, { clock });
   return {
     ...api,
-    /** Records a donation with the test key and returns its id. */
     donate: async (fields: object = {}, at: string | null = null): Promise<string> => {
       if (at !== null) {
         clock.set(at);

@@ -74,7 +74,6 @@ const stage = async (
       const [live] = await readDonations({ db, billing, clock: systemClock }, organization.id);
       return live;
     },
-    /** Returns the prices that were added to the subscription. */
     added: () => items().filter((price) => !before.includes(price)),
   };
 };

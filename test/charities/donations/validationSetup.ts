@@ -26,7 +26,6 @@ export type WorkflowContext = DatabaseContext & {
   readonly provider: ProviderDouble;
   readonly charities: Charities;
   readonly temporal: Client;
-  /** Returns the deployment's name in Temporal. */
   readonly getDeployment: () => Promise<string>;
   readonly validateCharity: ValidateCharity;
 };

@@ -45,7 +45,6 @@ const searchResult = z.looseObject({
 
 type Query = Readonly<Record<string, string>>;
 
-/** Returns the requests of donations. */
 export const donationsOf = (service: Service) => {
   const listDonations = async (query: Query = {}, key: StandaloneKey = "test") =>
     expect.body(await service.organization(key).get("/charities/donations", query), donationList);

@@ -20,7 +20,6 @@ const TIMELINES = [
   ["registered", "funds_distributed", "allocated", "planted"],
 ];
 
-/** Returns the evidence of a milestone, which must match the schema. */
 const readEvidence = <Schema extends z.ZodType>(
   milestone: Milestone | undefined,
   schema: Schema,

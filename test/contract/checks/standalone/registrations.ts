@@ -37,10 +37,8 @@ const only = <Item>(answer: Answer, items: readonly Item[]): Item => {
   return item;
 };
 
-/** Returns the requests of one kind. */
 export const registrationsOf = (kind: Kind) => (service: Service) => {
   const names = KIND_NAMES[kind];
-  /** Returns the records and the totals of a list with query parameters. */
   const list = async (
     parameters: Readonly<Record<string, string>> = {},
     key: StandaloneKey = "test",
@@ -59,8 +57,7 @@ export const registrationsOf = (kind: Kind) => (service: Service) => {
     expectListed: async (parameters: Readonly<Record<string, string>>, ids: readonly string[]) => {
       const { records } = await list(parameters);
       const what = `ids in GET ${names.path} ${JSON.stringify(parameters)}`;
-      const listed = records.map(({ id }) => id);
-      expect.equal(what, listed.toSorted(), ids.toSorted());
+      expect.equal(what, records.map(({ id }) => id).toSorted(), ids.toSorted());
     },
     refund: (body: unknown, key: StandaloneKey = "test"): Promise<Answer> =>
       service.organization(key).post(names.refundPath, body),

@@ -80,7 +80,6 @@ export const storeOf = (service: Service) => ({
     service.store(key).post("/app/api/refund", body),
 });
 
-/** Returns the requests of a store, and those of one kind. */
 export const storeRecordsOf = (kind: StoreKind) => (service: Service) => {
   const { path, field, result } = STORE_KINDS[kind];
   const listPage = async (query: Query = {}, key: StoreKey = "test"): Promise<StorePage> =>
@@ -88,7 +87,6 @@ export const storeRecordsOf = (kind: StoreKind) => (service: Service) => {
   return {
     ...storeOf(service),
     listPage,
-    /** Registers units and expects the contract's response. */
     write: async (body: Readonly<Record<string, unknown>>, key: StoreKey = "test") => {
       const answer = await service.store(key).post(path, { [field]: 1, ...body });
       const { [result]: units } = expect.body(
@@ -98,7 +96,6 @@ export const storeRecordsOf = (kind: StoreKind) => (service: Service) => {
       expect.equal(result, units, body[field] ?? 1);
       return answer;
     },
-    /** Returns the only record that a query lists. */
     findRecord: async (query: Query, key: StoreKey = "test"): Promise<StoreRecord> => {
       const { records } = await listPage(query, key);
       const [record] = records;
@@ -109,7 +106,6 @@ export const storeRecordsOf = (kind: StoreKind) => (service: Service) => {
       }
       return record;
     },
-    /** Expects a query to list as many records as given. */
     expectCount: async (query: Query, expected: number): Promise<void> => {
       const { records } = await listPage(query);
       expect.equal(`records of GET ${path} ${JSON.stringify(query)}`, records.length, expected);
