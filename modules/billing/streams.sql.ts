@@ -5,7 +5,7 @@ import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, nothing, sql, values } from "../../db/sql.ts";
 import type { Span } from "./usage.rules.ts";
 
-/** The condition that the second of a table's row is in a span; null stands for all times. */
+/** Selects the rows of a table whose second is in a span; null selects all. */
 export const inSpan = (table: string, span: Span | null): FragmentSqlToken => {
   const second = sql.identifier([table, "second"]);
   return span === null

@@ -56,7 +56,7 @@ export const requireAll = (outcomes: readonly unknown[]): void => {
   }
 };
 
-/** Returns the outcomes of items of which all must have been decided; a symbol stands for one that was not. */
+/** @throws TypeError if an item has no outcome yet, but undefined or a symbol */
 export const requireDecided = <Done>(
   outcomes: readonly (Outcome<Done> | symbol | undefined)[],
 ): readonly Outcome<Done>[] =>

@@ -121,7 +121,7 @@ export const withClient = async <Result>(
   }
 };
 
-/** Runs one query in a session of its own. */
+/** Runs one query in a new session. */
 export const queryRows = (
   url: string,
   text: string,
